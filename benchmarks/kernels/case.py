@@ -88,6 +88,20 @@ class Case:
         """Whether JAX must be told to keep 64 bits."""
         return any(g.dtype in ("f64", "s64") for g in self.given)
 
+    @property
+    def argument_bytes(self) -> int:
+        return sum(x.size * x.dtype.itemsize for x in self._shapes())
+
+    @property
+    def result_bytes(self) -> int:
+        with jax.enable_x64(self.has_wide_numbers):
+            found = jax.tree.leaves(jax.eval_shape(self.jax, *self._shapes()))
+        return sum(x.size * x.dtype.itemsize for x in found)
+
+    def _shapes(self) -> list[Any]:
+        with jax.enable_x64(self.has_wide_numbers):
+            return [jax.ShapeDtypeStruct(g.shape, TYPES[g.dtype]) for g in self.given]  # type: ignore[no-untyped-call]
+
     def values(self) -> list[Array]:
         rng = np.random.default_rng(0)
         return [g.values(rng) for g in self.given]

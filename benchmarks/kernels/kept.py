@@ -2,14 +2,16 @@
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from benchmarks.kernels import plain
 from benchmarks.kernels.tuning import Tuning, read
 
 XLA, FIRST, OURS = "ours xla", "ours first", "ours tuned"
-"""Labels of entries; all others are peers."""
+PLAIN = tuple(f"ours {form}" for form in plain.FORMS)
+"""Labels of entries, and of plain loops over as many bytes; all others are peers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +28,10 @@ class Line:
     left_to_xla: str = ""
     """Why no kernel of ours is in the program; nothing where one is."""
     goal_s: float | None = None
+    loop_bytes: Mapping[str, int] = field(default_factory=dict)
+    """By the label of a plain loop, the bytes that a call of it moves."""
+    stored_share: float = 0.0
+    """The part of the bytes of arguments and results that results are."""
 
     @property
     def xla_s(self) -> float | None:
@@ -42,8 +48,37 @@ class Line:
     @property
     def best_peer(self) -> tuple[str, float] | None:
         """Label and time of the fastest of the peers."""
-        peers = {k: s for k, s in self.times_s.items() if k not in (XLA, FIRST, OURS)}
+        peers = {k: s for k, s in self.times_s.items() if k not in (XLA, FIRST, OURS, *PLAIN)}
         return min(peers.items(), key=lambda pair: pair[1]) if peers else None
+
+    @property
+    def plain_rate(self) -> float | None:
+        """Bytes a second of the fastest copy, or of the read where results are few."""
+        are_few = self.stored_share * plain.SHARE_OF_STORES < 1
+        labels = PLAIN[:1] if are_few else PLAIN[1:]
+        rates = [self.loop_bytes[x] / self.times_s[x] for x in labels if x in self.times_s]
+        return max(rates, default=None)
+
+    @property
+    def limit_s(self) -> float | None:
+        """The least time by bytes and operations.  Where a plain loop had more of memory than the
+        peak that was measured beforehand, its rate counts."""
+        tuning, plain_rates = self.tuning, [
+            size / self.times_s[x] for x, size in self.loop_bytes.items() if x in self.times_s
+        ]  # fmt: skip
+        if tuning.level != "memory" or tuning.operations_s is None or not plain_rates:
+            return tuning.limit_s
+        bytes_s = min(tuning.bytes_s or 0.0, tuning.moved_bytes / max(plain_rates))
+        return max(bytes_s, tuning.operations_s)
+
+    @property
+    def share_of_bandwidth(self) -> float | None:
+        """The rate of ours as a share of the plain one; None where operations take longer than a
+        third of what bytes take."""
+        rate, ours_s, tuning = self.plain_rate, self.ours_s, self.tuning
+        if rate is None or ours_s is None or not tuning.waits_for_bytes:
+            return None
+        return tuning.moved_bytes / ours_s / rate
 
 
 def add(path: Path, line: Line) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.kernels import kept
+from benchmarks.kernels import kept, plain
 from benchmarks.kernels.case import Array, Case
 from benchmarks.kernels.onnx_graph import model, stored
 from benchmarks.kernels.tuning import tuned_apart
@@ -27,7 +27,8 @@ _MODEL: Any = {"model": ("arguments",)}
 
 def contestants(folder: Path) -> tuple[Contestant, ...]:
     """XLA and hlotune in one process, which comes first, then the peers."""
-    ours: Any = {form: ("arguments",) for form in ("xla", "first", "tuned")}
+    forms = ("xla", "first", "tuned", *plain.FORMS)
+    ours: Any = {form: ("arguments",) for form in forms}
     package = "benchmarks.kernels.peer_"
     return (
         Contestant(name="ours", module=package + "ours", forms=ours, options=(str(folder),)),
@@ -66,6 +67,8 @@ class Measuring:
             times_s={k: median(x.call_s) for k, x in found.items() if isinstance(x, Turns)},
             refused={label: f"{x.kind}: {x.message}" for label, x in refused.items()},
             left_to_xla=notes.get(kept.OURS, notes.get(kept.FIRST, "")), goal_s=case.goal_s,
+            loop_bytes={x: int(notes[x]) for x in kept.PLAIN if x in notes},
+            stored_share=case.result_bytes / (case.argument_bytes + case.result_bytes),
         )  # fmt: skip
 
     def _prepared(
@@ -86,6 +89,8 @@ class Measuring:
                     refused[entry.label] = answer
                     continue
                 notes[entry.label] = answer["note"]
+                if entry.label in kept.PLAIN:
+                    continue
                 with np.load(path) as file:
                     results[entry.label] = [file[f"arr_{k}"] for k in range(len(file.files))]
         return refused | wrong(case, results), notes

@@ -58,7 +58,7 @@ class KernelSession(Session):
         results = made.results()
         prepare_s = time.perf_counter() - start
         np.savez(Path(request["result"]), *map(np.ascontiguousarray, results))
-        self.prepared[request["label"]] = One(made.call, lambda: made.results()[0])
+        self.prepared[request["label"]] = One(made.call, lambda: (made.results() or [None])[0])
         rest()
         return {"prepare_s": prepare_s, "note": made.note}
 

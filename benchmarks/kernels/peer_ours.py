@@ -1,7 +1,8 @@
 """XLA's side and ours, in one process: `jax.jit`, and what `hlotune.apply` makes of records.
 
-It is started as `python -m benchmarks.kernels.peer_ours FOLDER`, with the databases of the cases.
-Where arguments are donated, ours is `hlotune.jit`.
+Plain loops over as many bytes (`plain.py`) run in it too.  It is started as `python -m
+benchmarks.kernels.peer_ours FOLDER`, with the databases of the cases.  Where arguments are donated,
+ours is `hlotune.jit`.
 """
 
 import sys
@@ -14,6 +15,7 @@ import jax
 import numpy as np
 
 import hlotune
+from benchmarks.kernels import plain
 from benchmarks.kernels.case import Case
 from benchmarks.kernels.cases import CASES
 from benchmarks.kernels.onnx_graph import restored, stored
@@ -32,6 +34,10 @@ class Ours:
         self, case: str, form: str, inputs: Sequence[Array], types: Sequence[str], model: str
     ) -> Prepared:
         found = CASES[case]
+        if form in plain.FORMS:
+            call, size = plain.loop(form, found.argument_bytes + found.result_bytes)
+            call()
+            return Prepared(call, list, str(size))
         jax.config.update("jax_enable_x64", found.has_wide_numbers)  # type: ignore[no-untyped-call]
         given = [jax.device_put(restored(x, t)) for x, t in zip(inputs, types, strict=True)]
         if form == "xla":

@@ -8,6 +8,8 @@ from benchmarks.results import Table, geometric_mean
 
 NEAR = 1.03
 """A time within it of another is level with it."""
+LEAST_SHARE, LEAST_SHARES = 0.8, {"L3": 0.6}
+"""The share of the plain bandwidth that a case should reach, and other shares of some levels."""
 Verdict = Literal["ahead", "level", "behind", "no peer", "left to XLA", "kept XLA", "failed"]
 PEERS = {
     "pytorch eager": "PyTorch", "pytorch compiled": "PyTorch compiled",
@@ -15,7 +17,8 @@ PEERS = {
 }  # fmt: skip
 _COLUMNS = [
     "case", ">XLA us", ">peer us", "best peer", ">first us", ">ours us", ">XLA / ours",
-    ">peer / ours", ">limit us", ">of limit", "verdict",
+    ">peer / ours", ">limit us", ">of limit", "level",
+    ">of its bandwidth", "verdict",
 ]  # fmt: skip
 
 
@@ -46,18 +49,23 @@ def table(lines: Sequence[Line]) -> Table:
 
 def cells(line: Line) -> tuple[str, ...]:
     ours, xla, (who, peer_s) = line.ours_s, line.xla_s, line.best_peer or ("", None)
-    limit, said = line.tuning.limit_s, str(verdict(line))
+    limit, said = line.limit_s, str(verdict(line))
     if line.goal_s is not None:
         said += f", goal {line.goal_s * 1e6:g}"
     return (
         line.case, _us(xla), _us(peer_s), PEERS.get(who, who) or "-", _us(line.times_s.get(FIRST)),
         _us(ours), _ratio(_over(xla, ours)), _ratio(_over(peer_s, ours)), _us(limit),
-        f"{limit / ours:.0%}" if limit and ours else "-", said,
+        _percent(limit / ours if limit and ours else None),
+        line.tuning.level or "-", _percent(line.share_of_bandwidth), said,
     )  # fmt: skip
 
 
 def _over(above: float | None, below: float | None) -> float | None:
     return above / below if above and below else None
+
+
+def _percent(share: float | None) -> str:
+    return "-" if share is None else f"{share:.0%}"
 
 
 def _us(seconds: float | None) -> str:
@@ -93,7 +101,22 @@ def notes(lines: Sequence[Line]) -> list[str]:
             f"first candidates at least as fast as XLA, or within 3 %: {good} of {len(firsts)}; "
             f"geometric mean {geometric_mean(firsts):.2f} times"
         )
-    return found
+    return found + _bandwidth_notes(lines)
+
+
+def _bandwidth_notes(lines: Sequence[Line]) -> list[str]:
+    """How many cases reach their share of the bandwidth; nothing where none was held against it."""
+    held = [(x, share) for x in lines if (share := x.share_of_bandwidth) is not None]
+    if not held:
+        return []
+    reached = sum(share >= LEAST_SHARES.get(x.tuning.level, LEAST_SHARE) for x, share in held)
+    return [
+        "of its bandwidth: bytes a second of a call, as a share of a plain read or copy of as many "
+        "bytes in turns with it, where bytes take at least three times as long as operations at "
+        "peak; - elsewhere",
+        f"at least {LEAST_SHARE:.0%} of the bandwidth, {LEAST_SHARES['L3']:.0%} where the level is "
+        f"L3: {reached} of {len(held)}",
+    ]
 
 
 def reasons(lines: Sequence[Line]) -> list[str]:

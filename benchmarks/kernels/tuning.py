@@ -8,6 +8,7 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from math import inf
 from pathlib import Path
@@ -21,20 +22,27 @@ from benchmarks.kernels.case import Case
 from benchmarks.kernels.cases import CASES
 from hlotune.hlo.frontends.program import Program
 from hlotune.hlo.sites.sites import sites
+from hlotune.measure.machine.machine_lock import alone
 from hlotune.measure.machine.targets import host_target
 from hlotune.measure.timing.modes import fast_time_s
-from hlotune.schedules.ir.flops import arithmetic_type
-from hlotune.schedules.patterns.row_limit import seconds_of_bytes
+from hlotune.measure.timing.peaks import host_properties
+from hlotune.schedules.patterns.row_limit import (
+    moved_bytes,
+    seconds_of_bytes,
+    seconds_of_operations,
+)
 from hlotune.schedules.steps.schedule import DEFAULT
 from hlotune.schedules.targets.cpu import CpuTarget
 from hlotune.schedules.targets.target import Properties
 from hlotune.search.first import first
-from hlotune.search.tasks import tasks
+from hlotune.search.tasks import Task, tasks
 from hlotune.tuning_logs.database import Database
 
 FOLDER = Path("build/kernels")
 PEAKS = "peaks.db"
 """A database that has the properties of this machine, measured once for all cases."""
+BYTES_FIRST = 3
+"""How many times longer bytes take than operations, at least, in a case that waits for bytes."""
 CLOSING_S = 240.0
 """What a run may take beyond its budget before it is given up."""
 
@@ -53,9 +61,23 @@ class Tuning:
     """
     default_s: float | None = None
     limit_s: float | None = None
-    """The least time of the whole program by its bytes and multiply-adds."""
+    """The least time of the whole program by its bytes and operations."""
+    moved_bytes: int = 0
+    """Bytes of its arguments and results that must move, each once."""
+    level: str = ""
+    """The smallest cache that holds these bytes from call to call, or memory."""
+    bytes_s: float | None = None
+    operations_s: float | None = None
+    """What makes the limit: the least times by bytes and by operations alone."""
     skipped: tuple[str, ...] = ()
     failure: str = ""
+
+    @property
+    def waits_for_bytes(self) -> bool:
+        """Whether the least time by bytes is at least three times that by operations."""
+        if self.bytes_s is None or self.operations_s is None:
+            return False
+        return self.bytes_s >= BYTES_FIRST * self.operations_s
 
 
 def database_of(folder: Path, case: str) -> Path:
@@ -107,17 +129,12 @@ def tuned(case: Case, seconds: float, folder: Path) -> Tuning:
     reasons = tuple(f"{s.label}: {s.reason}" for s in skipped)
     if found:
         first(program, database=path_of_first)
+    limits = limits_of(program, found, target, known_properties(folder, target))
     if not (found and seconds):
-        with Database(folder / PEAKS) as peaks:
-            limit_s = limit_of(program, target, peaks.properties(target))
-        return Tuning(kernels=len(found), limit_s=limit_s, skipped=reasons)
-    with Database(folder / PEAKS) as peaks, Database(path) as database:
-        if (known := peaks.properties(target)) is not None:
-            database.keep_properties(target, known)
+        return Tuning(kernels=len(found), skipped=reasons, **limits)
+    with Database(path) as database:
+        database.keep_properties(target, known_properties(folder, target))
         result = hlotune.tune(program, budget_s=seconds, database=database)
-        properties = database.properties(target)
-        if properties is not None and known is None:
-            peaks.keep_properties(target, properties)
         times = [first_and_default(database, t.kernel.key) for t in found]
         weights = [t.weight for t in found]
     first_s = sum(w * first for w, (first, _) in zip(weights, times, strict=True))
@@ -125,7 +142,7 @@ def tuned(case: Case, seconds: float, folder: Path) -> Tuning:
         kernels=len(result.kernels), won=len(result.won), trials=result.trials,
         wall_s=result.wall_s, first_s=first_s if times and first_s < inf else None,
         default_s=sum(w * d for w, (_, d) in zip(weights, times, strict=True)) or None,
-        limit_s=limit_of(program, target, properties), skipped=reasons,
+        skipped=reasons, **limits,
     )  # fmt: skip
 
 
@@ -143,17 +160,43 @@ def first_and_default(database: Database, kernel: str) -> tuple[float, float]:
     return found.get(False, inf), found.get(True, 0.0)
 
 
-def limit_of(program: Program, target: CpuTarget, properties: Properties | None) -> float | None:
-    """Bytes of arguments and results once, and the arithmetic of all kernels at peak."""
-    if properties is None:
-        return None
+def known_properties(folder: Path, target: CpuTarget) -> Properties:
+    """The peaks of this machine, measured by the first case that asks, and kept for all others."""
+    with Database(folder / PEAKS) as peaks:
+        known = peaks.properties(target)
+        if known is None:
+            with alone():
+                known = host_properties(target)
+            peaks.keep_properties(target, known)
+    return known
+
+
+def limits_of(
+    program: Program, found: Sequence[Task], target: CpuTarget, properties: Properties
+) -> dict[str, Any]:
+    """The limits of a `Tuning`: bytes of arguments and results once, where kernels read all of
+    them, and the operations of all kernels at peak."""
     graph = program.graph
     moved = sum(t.bytes for t in (*graph.argument_types, *graph.result_types))
-    flops_s = 0.0
-    for task in tasks(sites(program), target)[0]:
-        peak = properties.flops_per_s.get(arithmetic_type(task.compute), inf)
-        flops_s += task.weight * task.flops / peak
-    return max(seconds_of_bytes(moved, target, properties), flops_s)
+    by_kernels = sum(task.weight * moved_bytes(task.compute) for task in found)
+    moved = min(moved, int(by_kernels) or moved)
+    bytes_s = seconds_of_bytes(moved, target, properties)
+    operations_s = sum(
+        task.weight * seconds_of_operations(task.compute, target, properties) for task in found
+    )
+    return {
+        "limit_s": max(bytes_s, operations_s), "moved_bytes": moved, "bytes_s": bytes_s,
+        "operations_s": operations_s, "level": level_of(moved, target),
+    }  # fmt: skip
+
+
+def level_of(moved: int, target: CpuTarget) -> str:
+    """The smallest cache that holds so many bytes, of all threads' first and second ones."""
+    sizes = {
+        "L1": target.threads * target.l1_bytes, "L2": target.threads * target.l2_bytes,
+        "L3": target.l3_bytes,
+    }  # fmt: skip
+    return next((name for name, size in sizes.items() if moved <= size), "memory")
 
 
 if __name__ == "__main__":

@@ -183,6 +183,38 @@ def read_text(task_bytes: int, tasks: int, vector_bytes: int) -> str:
     )
 
 
+def copy_text(task_bytes: int, tasks: int, vector_bytes: int, *, past_caches: bool) -> str:
+    """A kernel that copies `tasks` times `task_bytes` bytes, eight vectors a trip.
+
+    Its stores go past the caches where `past_caches` says so; both buffers begin at a cache line.
+    """
+    vector, hint = f"<{vector_bytes // 8} x i64>", ", !nontemporal !0" if past_caches else ""
+    lines = [
+        f"  %position = mul i64 %trip, {8 * vector_bytes}",
+        "  %copied = getelementptr i8, ptr %out, i64 %source.offset",
+    ]
+    for i in range(8):
+        lines += [
+            f"  %offset.{i} = add i64 %position, {vector_bytes * i}",
+            f"  %from.{i} = getelementptr i8, ptr %source, i64 %offset.{i}",
+            f"  %to.{i} = getelementptr i8, ptr %copied, i64 %offset.{i}",
+            f"  %value.{i} = load {vector}, ptr %from.{i}, align {vector_bytes}",
+            f"  store {vector} %value.{i}, ptr %to.{i}, align {vector_bytes}{hint}",
+        ]
+    return _module(
+        declarations="!0 = !{i32 1}",
+        before="",
+        end="",
+        phis="",
+        body="\n".join(lines),
+        after="",
+        trips=task_bytes // (8 * vector_bytes),
+        tasks=tasks,
+        task_bytes=task_bytes,
+        sink_bytes=0,
+    )
+
+
 def _module(**values: str | int) -> str:
     text = Path(__file__).with_name("peaks.ll").read_text(encoding="utf-8")
     return Template(text).substitute(values)

@@ -17,11 +17,15 @@ from hlotune.schedules.targets.target import Properties
 
 def least_seconds(compute: Compute, target: CpuTarget, properties: Properties) -> float:
     """Seconds of one warm call on all threads of a target, at least."""
+    moved_s = seconds_of_bytes(moved_bytes(compute), target, properties)
+    return max(seconds_of_operations(compute, target, properties), moved_s)
+
+
+def seconds_of_operations(compute: Compute, target: CpuTarget, properties: Properties) -> float:
+    """Seconds that the operations of all stages take at least on all threads."""
     clock = properties.clock_hz * target.threads
     arithmetic = sum(s.needed_points * operations_of(s) / _lanes(s, target) for s in compute.stages)
-    vectors = target.rates.vectors_a_multiply_add * target.multiply_adds
-    moved_s = seconds_of_bytes(moved_bytes(compute), target, properties)
-    return max(arithmetic / (vectors * clock), moved_s)
+    return arithmetic / (target.rates.vectors_a_multiply_add * target.multiply_adds * clock)
 
 
 def seconds_of_bytes(moved: int, target: CpuTarget, properties: Properties) -> float:

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from benchmarks.kernels import kept
+from benchmarks.kernels import kept, plain
 from benchmarks.kernels.case import TYPES, Case, f32
 from benchmarks.kernels.cases import CASES, chosen
 from benchmarks.kernels.kept import Line, lines
@@ -17,6 +17,13 @@ from benchmarks.kernels.onnx_graph import model
 from benchmarks.kernels.peer_ours import prepared
 from benchmarks.kernels.table import notes, reasons, table, verdict
 from benchmarks.kernels.tuning import Tuning, tuned
+from hlotune.codegen.built import Built
+from hlotune.codegen.llvm.compile import compile_object
+from hlotune.codegen.runtime.hosts import serial
+from hlotune.codegen.runtime.loader import KERNEL, load
+from hlotune.measure.machine.targets import host_target
+from hlotune.measure.timing.peaks import copy_text
+from hlotune.measure.verification.buffers import guarded
 from hlotune.schedules.errors import ProgramError
 
 LINE = Line(
@@ -61,7 +68,7 @@ def test_the_table_says_how_a_case_stands_to_the_best_peer() -> None:
     assert verdict(replace(LINE, times_s={kept.XLA: 4e-6})) == "failed"
     (row,) = table([LINE]).rows
     assert row[1:4] == ("4", "3", "PyTorch")
-    assert row[4:-1] == ("2.5", "2", "2.00", "1.50", "0.5", "25%")
+    assert row[4:-1] == ("2.5", "2", "2.00", "1.50", "0.5", "25%", "-", "-")
 
 
 def test_what_xla_keeps_counts_with_its_time_and_is_never_ahead() -> None:
@@ -72,6 +79,42 @@ def test_what_xla_keeps_counts_with_its_time_and_is_never_ahead() -> None:
     assert any("or within 3 %: 1 of 2 that have a peer" in note for note in notes([LINE, left]))
     assert any("geometric means: 1.41 times XLA's" in note for note in notes([LINE, left]))
     assert reasons([left]) == ["softmax 512x1024: left to XLA: no kernel was cut"]
+
+
+def test_a_case_that_waits_for_bytes_is_held_against_a_plain_loop_of_its_kind() -> None:
+    """600 bytes in 2 us; the copy moves 1,000 bytes in 2.5 us, the read in 1 us."""
+    level = replace(LINE.tuning, moved_bytes=600, level="L3", bytes_s=3e-7, operations_s=1e-7)
+    line = replace(
+        LINE, tuning=level, stored_share=0.5, loop_bytes=dict.fromkeys(kept.PLAIN, 1000),
+        times_s={**LINE.times_s, **dict(zip(kept.PLAIN, (1e-6, 2.5e-6, 5e-6), strict=True))},
+    )  # fmt: skip
+    assert line.best_peer == LINE.best_peer
+    assert line.share_of_bandwidth == pytest.approx(0.75)
+    assert table([line]).rows[0][-3:-1] == ("L3", "75%")
+    in_memory = replace(line, tuning=replace(level, level="memory"))
+    busy = replace(line, tuning=replace(level, operations_s=2e-7))
+    loop_in_memory = {**in_memory.times_s, **dict.fromkeys(kept.PLAIN, 5e-6)}
+    assert line.limit_s == LINE.limit_s == 5e-7 and in_memory.limit_s == 3e-7
+    slow_peak = replace(in_memory, tuning=replace(level, level="memory", bytes_s=4e-6))
+    assert replace(slow_peak, times_s=loop_in_memory).limit_s == pytest.approx(3e-6)
+    assert any("where the level is L3: 1 of 2" in x for x in notes([line, in_memory, busy]))
+    assert replace(line, stored_share=0.1).share_of_bandwidth == pytest.approx(0.3)
+
+
+def test_a_plain_loop_reads_or_copies_about_as_many_bytes() -> None:
+    target = host_target()
+    whole = [plain.loop_bytes(1 << 20, form, target) for form in plain.FORMS]
+    assert all(0.9 * (1 << 20) <= n <= 1 << 20 for n in whole)
+    assert plain.loop_bytes(1 << 40, plain.READ, target) <= plain.MOST_BYTES
+    part = 8 * target.vector_bytes
+    source, copied = (guarded(2 * part * target.threads, "before") for _ in range(2))
+    source.data[...] = np.arange(source.data.size) % 251
+    for past in (False, True):
+        copied.data[...] = 0
+        text = copy_text(2 * part, target.threads, target.vector_bytes, past_caches=past)
+        loaded = load(Built(compile_object(text, target), 0, (), 0, target.threads))
+        assert not loaded.call(KERNEL, [source.address], [copied.address], 0, serial())
+        assert np.array_equal(source.data, copied.data)
 
 
 def test_the_last_line_of_a_case_counts(tmp_path: Path) -> None:
