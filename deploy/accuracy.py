@@ -108,17 +108,28 @@ class Accuracy:
 
 
 def tame_inputs(
-    program: Program, default: Callable[..., Any], seed: int = 0, limit_s: float = inf
+    program: Program,
+    default: Callable[..., Any],
+    seed: int = 0,
+    limit_s: float = inf,
+    known: Inputs | None = None,
+    call_s: float = 0.0,
 ) -> tuple[Inputs, ...]:
     """Example and random inputs, their random values so large as leaves the results finite.
 
     Of a program whose weights lie beside its module the example alone: both sets have its weights,
     and the oracle takes seconds for each.  After `limit_s` seconds no further scale of a set is
     tried; random inputs for which none was found by then are left out, as what overflows on the
-    way tells nothing of the rest.
+    way tells nothing of the rest.  Where one call takes longer than that, by `call_s`, none are
+    tried.  `known` are the example inputs with what the default makes of them, where it was called
+    with them before.
     """
-    makes = (example_inputs,) if program.weights else (example_inputs, random_inputs)
-    found = [_tame(program, default, partial(make, program, seed), limit_s) for make in makes]
+    alone = bool(program.weights) or call_s > max(0.0, limit_s)
+    makes = (example_inputs,) if alone else (example_inputs, random_inputs)
+    found = [
+        _tame(program, default, partial(make, program, seed), limit_s, first)
+        for make, first in zip(makes, (known, None), strict=False)
+    ]
     return (found[0][0], *(inputs for inputs, is_tame in found[1:] if is_tame))
 
 
@@ -127,14 +138,16 @@ def _tame(
     default: Callable[..., Any],
     make: Callable[[float], Inputs],
     limit_s: float,
+    first: Inputs | None = None,
 ) -> tuple[Inputs, bool]:
     """The largest scale at which the default's results are all finite, else most of them; and
-    False where time was up before all scales were tried.
+    False where time was up before all scales were tried.  `first` are the inputs of the first scale
+    where they are made already.
     """
-    best, most, end_s = make(SCALES[0]), -1.0, time.monotonic() + limit_s
+    best, most, end_s = first or make(SCALES[0]), -1.0, time.monotonic() + limit_s
     for scale in SCALES if best.drawn else ():
-        inputs = make(scale)
-        results = tuple(np.asarray(x) for x in called(program, default, inputs.values))
+        inputs = best if scale == SCALES[0] else make(scale)
+        results = inputs.results or _results(program, default, inputs)
         known = [_finite(r) for r in results]
         finite = sum(int(k.sum()) for k in known) / max(1, sum(k.size for k in known))
         if finite > most:
@@ -144,6 +157,10 @@ def _tame(
         if time.monotonic() > end_s:
             return best, False
     return best, True
+
+
+def _results(program: Program, default: Callable[..., Any], inputs: Inputs) -> tuple[Array, ...]:
+    return tuple(np.asarray(x) for x in called(program, default, inputs.values))
 
 
 def example_inputs(program: Program, seed: int = 0, scale: float = 1.0) -> Inputs:
@@ -246,7 +263,7 @@ class Judge:
         """`f32_operands` says to what the default's device rounds f32 operands of products."""
         results = inputs.results
         if results is None:
-            results = tuple(np.asarray(x) for x in called(program, default, inputs.values))
+            results = _results(program, default, inputs)
         expected = partial(
             expected_results, program.graph, inputs.values, oracle_limit_s, f32_operands
         )

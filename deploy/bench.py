@@ -189,9 +189,10 @@ def prepared(
     default = jitted(program, platform=target.platform if target else HOST_PLATFORM)
     example = example_inputs(program, seed)
     compile_s, results = _timed_call(program, default, example)
-    sets = tame_inputs(program, default, seed, max(LEAST_TAMING_S, TAMING * oracle_limit_s))
-    if not sets[0].drawn:
-        sets = (replace(sets[0], results=results), *sets[1:])
+    call_s, _ = _timed_call(program, default, example)
+    taming_s = max(LEAST_TAMING_S, TAMING * oracle_limit_s)
+    known = replace(example, results=results)
+    sets = tame_inputs(program, default, seed, taming_s, known, call_s)
     return Prepared(
         program=program,
         default=default,
@@ -201,7 +202,7 @@ def prepared(
             for x in sets
         ),
         compile_s=compile_s,
-        call_s=_timed_call(program, default, sets[-1])[0],
+        call_s=call_s,
     )
 
 

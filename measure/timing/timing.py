@@ -105,7 +105,8 @@ def always_apart() -> bool:
 class Steady:
     """Samples with each thread on a core of its own; any samples where that cannot be had.
 
-    There is a look before and after each; between two that follow at once, one is both.
+    There is a look before and after each; between two that follow at once, one is both.  A sample
+    of `ONCE_S` or more is not taken again: a look says little about so long a time.
     """
 
     def __init__(self, apart: Apart) -> None:
@@ -119,7 +120,7 @@ class Steady:
             found = self._is_apart or settled(self._apart)
             seconds = clock()
             self._is_apart = found and self._apart()
-            if not found or self._is_apart:
+            if not found or self._is_apart or seconds >= ONCE_S:
                 break
         return seconds
 

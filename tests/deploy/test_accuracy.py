@@ -1,6 +1,7 @@
 """Whether a tuned program is right, on which inputs, and what is said where nobody can tell."""
 
 import functools
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -123,6 +124,24 @@ def test_scales_are_tried_until_time_is_up() -> None:
     (example,) = tame_inputs(program, counted, limit_s=-1.0)
     assert len(calls) == 1, "random inputs are left out where there is no time to tame them"
     assert example.name == "example"
+    calls.clear()
+    tame_inputs(program, counted, limit_s=1.0, call_s=2.0)
+    assert not calls, "nor are any tried where one call takes longer"
+
+
+def test_what_the_default_makes_of_example_inputs_is_asked_once() -> None:
+    shape = jax.eval_shape(lambda: jnp.zeros((4, 4)))
+    program, calls = load(lambda x: 2 * x, shape), list[object]()
+    example = example_inputs(program)
+
+    def counted(x: object) -> Any:
+        calls.append(x)
+        return (2 * np.asarray(x),)
+
+    known = replace(example, results=(2 * example.values[0],))
+    first, _ = tame_inputs(program, counted, known=known)
+    assert (first.values, first.results) == (known.values, known.results)
+    assert len(calls) == 1, "for the random inputs alone"
 
 
 def test_what_the_oracle_has_no_time_for_is_held_against_the_default_and_said_to_be() -> None:

@@ -59,11 +59,12 @@ def answers(*values: bool) -> Callable[[], bool]:
 def test_a_sample_waits_until_the_threads_are_apart() -> None:
     apart = answers(False, False, True)
     assert settled(apart)
-    assert steady(clock(1.0), apart) == 1.0
+    assert steady(clock(0.1), apart) == 0.1
 
 
 def test_a_sample_during_which_threads_came_together_is_taken_again() -> None:
-    assert steady(clock(2.0, 1.0), answers(True, False, True, True)) == 1.0
+    assert steady(clock(0.2, 0.1), answers(True, False, True, True)) == 0.1
+    assert steady(clock(2.0, 1.0), answers(True, False, True, True)) == 2.0, "of a long call once"
 
 
 def test_where_threads_never_come_apart_the_first_sample_counts(
@@ -74,14 +75,14 @@ def test_where_threads_never_come_apart_the_first_sample_counts(
 
 
 def test_samples_and_rounds_are_all_taken_apart() -> None:
-    times = (1.0, 2.0, 1.0)  # a warm call, then the sample that is not steady
-    subject = Subject(clock(*times, *[1.0] * 99), clock(0.0))
+    times = (0.1, 0.2, 0.1)  # a warm call, then the sample that is not steady
+    subject = Subject(clock(*times, *[0.1] * 99), clock(0.0))
     one = Effort(least_samples=1, most_samples=1)
-    assert sampled(subject, effort=one, apart=answers(True, False, True)) == (1.0,)
-    subject = Subject(clock(*times, *[1.0] * 99), clock(0.0))
+    assert sampled(subject, effort=one, apart=answers(True, False, True)) == (0.1,)
+    subject = Subject(clock(*times, *[0.1] * 99), clock(0.0))
     subject.call()  # rounds have two warm calls
     rounds = interleaved([subject], pairs=1, limit_s=9, apart=answers(True, False, True))
-    assert rounds == ((1.0,),)
+    assert rounds == ((0.1,),)
 
 
 def test_a_look_between_two_samples_is_the_last_of_one_and_the_first_of_the_other() -> None:
@@ -93,8 +94,8 @@ def test_a_look_between_two_samples_is_the_last_of_one_and_the_first_of_the_othe
 
 def test_after_threads_came_together_the_next_sample_waits_again() -> None:
     looks = Steady(answers(True, False, False, True, True, True))
-    assert looks.sample(clock(2.0, 1.0)) == 1.0
-    assert looks.sample(clock(3.0)) == 3.0
+    assert looks.sample(clock(0.2, 0.1)) == 0.1
+    assert looks.sample(clock(0.3)) == 0.3
 
 
 def test_a_kernel_never_takes_less_than_the_resolution() -> None:

@@ -126,9 +126,7 @@ def test_compiling_takes_what_the_first_call_takes(
         clock_s[0] += next(calls_s)
         return []
 
-    def tamed(
-        program: Program, default: object, seed: int, limit_s: float
-    ) -> tuple[Inputs, Inputs]:
+    def tamed(program: Program, default: object, seed: int, *_: Any) -> tuple[Inputs, Inputs]:
         clock_s[0] += 100.0
         return example_inputs(program, seed), random_inputs(program, seed)
 
