@@ -159,10 +159,13 @@ class Bench:
         retaken = Retaken(self._queue, before, part, settle=run)
         return Subject(self._retaken(retaken, program, operands, then=held.begin), empty)
 
-    def default(self, clock: ClockName = "kernel", *, is_long: bool = False) -> tuple[Subject, ...]:
+    def default(
+        self, clock: ClockName = "kernel", *, is_long: bool = False, baked: bool = True
+    ) -> tuple[Subject, ...]:
         """XLA's own kernel in its forms: constants as operands, constants in its text.
 
-        `is_long` says that its calls are known to take so long that they need no run-up.
+        `is_long` says that its calls are known to take so long that they need no run-up.  Without
+        `baked` there is the first form alone.
         """
         key, program = self._program((0, ()))
         operands = self._cold(self.constants, [self.values[i] for i in self.constants], _DEFAULT)
@@ -180,8 +183,8 @@ class Bench:
         settle = run if clock == "call" else nothing
         retaken = Retaken(self._queue, before, lambda: run_up(run), settle)
         subjects = [Subject(self._retaken(retaken, own, operands), empty)]
-        baked = self._baked(retaken)
-        return (*subjects, Subject(baked, empty)) if baked is not None else tuple(subjects)
+        in_text = self._baked(retaken) if baked else None
+        return (*subjects, Subject(in_text, empty)) if in_text is not None else tuple(subjects)
 
     @cached_property
     def _own(self) -> Program:

@@ -82,7 +82,9 @@ class JaxBench:
         ready = backend.load(built) if loaded is None else loaded
         return self._subject(backend.replacement(ready, self.signature, {}).text)
 
-    def default(self, clock: ClockName = "kernel", *, is_long: bool = False) -> tuple[Subject, ...]:
+    def default(
+        self, clock: ClockName = "kernel", *, is_long: bool = False, baked: bool = True
+    ) -> tuple[Subject, ...]:
         """XLA's own kernel, with its own choice of tilings for the device."""
         return (self._subject(default_text(self.kernel)),)
 

@@ -1,4 +1,5 @@
-"""What comes right before a call that is timed, and calls that are made again.
+"""What comes right before a call that is timed, and calls that are made again unless they take a
+second.
 
 A call of XLA's wakes threads of its pool.  Linux may wake one on the processor of the caller and
 leave it there while a second processor is idle (`run_queue.py`); then the default takes twice as
@@ -112,7 +113,8 @@ class Retaken:
             for attempt in range(TRIES):
                 self._is_again = attempt > 0
                 seconds = once()
-                if self._queue.lost_s() <= max(MOST_LOST * seconds * calls, LEAST_LOST_S):
+                lost_s = self._queue.lost_s()
+                if lost_s <= max(MOST_LOST * seconds * calls, LEAST_LOST_S) or seconds >= ONCE_S:
                     break
             return seconds
 

@@ -204,14 +204,18 @@ def interleaved(
     """Samples of several subjects, round by round, in orders as of `turns`.
 
     Stops after `pairs` rounds, or at `limit_s` seconds once there are the `least` that prove
-    anything; at `agreed_s` seconds already if all of these rounds agree.
+    anything; at `agreed_s` seconds already if all of these rounds agree.  A call of seconds ahead
+    of the rounds counts as the sample of the first one.
     """
     start = time.perf_counter()
-    calls = [calls_a_sample(warmed(subject, ONCE_S), effort) for subject in subjects]
+    warm_s = [warmed(subject, ONCE_S) for subject in subjects]
+    calls = [calls_a_sample(seconds, effort) for seconds in warm_s]
     looks = Steady(apart)
     rounds: list[dict[int, float]] = []
 
     def sample(i: int) -> float:
+        if not rounds and warm_s[i] >= ONCE_S:
+            return warm_s[i]
         if len(rounds) >= 2 and is_seldom(rounds[:2], i):
             return min(r[i] for r in rounds[:2])
         return looks.sample(lambda: one_sample(subjects[i], calls[i], clock))

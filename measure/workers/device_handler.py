@@ -208,7 +208,7 @@ def _compare(request: Message) -> Message:
     if known is None:
         default = _better(bench.default(clock), clock, apart)
     else:
-        default = bench.default(clock, is_long=True)[known]
+        default = bench.default(clock, is_long=True, baked=known > 0)[known]
     subjects = [default, *_candidates(bench, clock, header["sizes"], request.blob)]
     samples = interleaved(
         subjects, pairs=header["pairs"], limit_s=header["limit_s"],

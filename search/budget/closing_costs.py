@@ -17,7 +17,7 @@ SAMPLES = 80
 """So many samples take as long as compiling and timing the default: most of a sample is what puts
 the caches into their state, and takes equally long for all kernels but those with long calls.
 """
-LONG_CALLS = 3
+LONG_CALLS = 2
 """Calls of a default that takes seconds, where candidates are many times as fast."""
 ALONE = 2.0
 """Building one kernel by itself takes so many times as long as one of two at a time."""

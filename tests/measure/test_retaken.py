@@ -62,6 +62,12 @@ def test_a_call_that_lost_time_is_made_again_behind_one_that_parts_the_threads()
     assert timed([CALL_S, CALL_S, 0.0]) == (4 * CALL_S, 3, 2)
 
 
+def test_a_call_of_a_second_is_made_once_whatever_it_lost() -> None:
+    queue = Losing([1.0, 0.0])
+    assert Retaken(queue).clock(lambda: 2.0)() == 2.0
+    assert len(queue.losses_s) == 1
+
+
 def test_the_loss_of_several_calls_is_held_against_the_time_of_all() -> None:
     queue = Losing([0.2 * CALL_S * 5, 0.3 * CALL_S * 5, 0.0])
     retaken = Retaken(queue)
