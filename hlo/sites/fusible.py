@@ -35,6 +35,7 @@ MOVES = frozenset({
     "stablehlo.dynamic_slice",
 })  # fmt: skip
 """Operations that move elements and may be members."""
+BROADCAST, RESHAPE = "stablehlo.broadcast_in_dim", "stablehlo.reshape"
 GATHER = "stablehlo.gather"
 MADE = frozenset({"stablehlo.constant", "stablehlo.broadcast_in_dim"})
 LEAST_COLUMNS = 8
@@ -182,8 +183,10 @@ class Fusible:
         op = self.region.graph.ops[index]
         if index in self.views or is_cloned_constant(op):
             return True
-        if op.name in INDEX_MAPS:
-            return not self._trims(op)
+        if op.name in INDEX_MAPS and index not in self.cloned:
+            return not self._trims(op) and not (
+                self._spreads(op) and self._is_needed_whole(op, fits)
+            )
         if op.name == "stablehlo.concatenate" and self._is_index(op):
             return True
         if index in self.cloned:
@@ -212,12 +215,25 @@ class Fusible:
             op.name == "stablehlo.slice" and maker is not None and maker.name == SCATTER and alone
         )
 
+    def _spreads(self, op: Op) -> bool:
+        """Whether an operation writes elements several times, and not one number everywhere."""
+        if op.name != BROADCAST:
+            return False
+        few, many = (self.region.type(v).elements for v in (op.operands[0], op.results[0]))
+        return 1 < few < many
+
     def _is_needed_whole(self, op: Op, fits: list[bool]) -> bool:
-        """Whether a result, or an operation that stays outside of kernels, reads it."""
-        return any(
-            r in self.region.graph.results or not all(fits[u] for u in self.region.users[r])
-            for r in op.results
-        )
+        """Whether it is a result, or an operation that stays outside of kernels reads it, itself or
+        reshaped."""
+        waiting = list(op.results)
+        while waiting:
+            value = waiting.pop()
+            users = self.region.users[value]
+            if value in self.region.graph.results or not all(fits[u] for u in users):
+                return True
+            ops = (self.region.graph.ops[u] for u in users)
+            waiting += [r for user in ops if user.name == RESHAPE for r in user.results]
+        return False
 
 
 def is_row_scatter(region: Region, op: Op) -> bool:

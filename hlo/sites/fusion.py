@@ -16,11 +16,8 @@ from hlotune.hlo.graph import Graph, Op
 from hlotune.hlo.operations import KERNELS_ELEMENTWISE
 from hlotune.hlo.sites.apart import apart
 from hlotune.hlo.sites.fusible import (
-    INDEX_MAPS,
-    MOVES,
     REDUCE,
     REDUCTIONS,
-    TURNS,
     WINDOWS,
     Fusible,
     reduces,
@@ -331,9 +328,8 @@ def _fit(a: _Node, b: _Node) -> bool:
 
 
 def is_worth_a_kernel(graph: Graph, members: Iterable[int]) -> bool:
-    """Whether operations compute something or turn tensors; XLA copies the rest as fast."""
-    copies = (MOVES - TURNS) | INDEX_MAPS | UPDATES
-    return any(graph.ops[m].name not in copies or merges(graph.ops[m]) for m in members)
+    """Whether operations do more than to put boxes into a tensor, which XLA may do in place."""
+    return any(graph.ops[m].name not in UPDATES or merges(graph.ops[m]) for m in members)
 
 
 def pattern_of(graph: Graph, members: Iterable[int]) -> Pattern:

@@ -16,7 +16,7 @@ from hlotune.hlo.to_compute.updates import merges
 SHORT = {
     "maximum": "max", "minimum": "min", "logistic": "sigmoid", "exponential": "exp",
     "negate": "neg", "divide": "div", "subtract": "sub", "multiply": "mul", "scatter": "set",
-    "dynamic_update_slice": "set",
+    "dynamic_update_slice": "set", "broadcast_in_dim": "broadcast",
 }  # fmt: skip
 LONGEST = 5
 """Operations named in a label; of a longer chain the rest is counted."""
