@@ -3,8 +3,10 @@
 `stablehlo.map` becomes elementwise operations on whole tensors, `stablehlo.einsum` a dot_general, a
 scatter of one element a row a comparison,
 `stablehlo.batch_norm_inference` arithmetic that fuses; a sharding constraint is left out, as a
-program for one device has nothing to shard.  What XLA's optimizations leave in a dumped program is
-written as StableHLO again.  What none of these rules fits is left as it is: XLA knows it.
+program for one device has nothing to shard.  Slices of a whole tensor, and empty parts of
+concatenations, as `jnp.roll` makes them of a shift by nothing, are left out.  What XLA's
+optimizations leave in a dumped program is written as StableHLO again.  What none of these rules
+fits is left as it is: XLA knows it.
 """
 
 import re
@@ -135,6 +137,30 @@ def _normalised(norm: Any) -> list[Any] | None:
     return [stablehlo.add(stablehlo.multiply(normal, scale), offset)]
 
 
+def _whole_slice(operation: Any) -> list[Any] | None:
+    """The operand of a slice that has all of it."""
+    kind = ir.RankedTensorType(operation.operands[0].type)
+    whole = kind.has_static_shape and kind == operation.results[0].type
+    return [operation.operands[0]] if whole else None
+
+
+def _without_empty(operation: Any) -> list[Any] | None:
+    """A concatenation without its empty parts; None where it has none."""
+    parts = list(operation.operands)
+    kinds = [ir.RankedTensorType(v.type) for v in parts]
+    kept = [v for v, k in zip(parts, kinds, strict=True) if not _is_empty(k)]
+    if not kept or len(kept) == len(parts):
+        return None
+    if len(kept) == 1:
+        return kept
+    dimension = ir.IntegerAttr(operation.attributes["dimension"]).value
+    return [stablehlo.concatenate(kept, dimension)]
+
+
+def _is_empty(kind: Any) -> bool:
+    return kind.has_static_shape and 0 in kind.shape
+
+
 RULES = {
     "mhlo.fusion": operations_of_fusion,
     "mhlo.copy": first_operand,
@@ -146,4 +172,6 @@ RULES = {
     "stablehlo.einsum": _contracted,
     "stablehlo.batch_norm_inference": _normalised,
     "stablehlo.scatter": compared,
+    "stablehlo.slice": _whole_slice,
+    "stablehlo.concatenate": _without_empty,
 }

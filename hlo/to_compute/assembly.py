@@ -14,7 +14,7 @@ from hlotune.hlo.to_compute.prologues import hoisted, placed, varying
 from hlotune.schedules.dtypes import accumulator
 from hlotune.schedules.errors import UnsupportedKernel
 from hlotune.schedules.ir.compute import Axis, Stage, Store, Tensor
-from hlotune.schedules.ir.expr import Affine, Apply, Const, Expr, Load, Lookup
+from hlotune.schedules.ir.expr import Affine, Apply, Const, Expr, Load, Lookup, only_moves
 
 TABLE_ELEMENTS = 64
 """Longer constants are arguments of a kernel."""
@@ -68,7 +68,13 @@ class Assembly:
         return Lookup(name, load, most)
 
     def hoist(self, expr: Expr, axes: tuple[Axis, ...]) -> Expr:
-        """The expression with what varies along fewer than `axes` in stages of its own."""
+        """The expression with what varies along fewer than `axes` in stages of its own.
+
+        One that only moves elements stays whole: each is read where it goes to.
+        """
+        guards = {t.name for t in self.temporaries if t.role == "guard"}
+        if only_moves(expr, guards):
+            return expr
 
         def save(part: Expr, used: frozenset[str]) -> Load:
             kept = tuple(a for a in axes if a.name in used)

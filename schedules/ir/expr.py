@@ -1,6 +1,6 @@
 """Affine index maps and the scalar expressions of a stage."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import gcd
@@ -319,6 +319,17 @@ def _pointers(change: Mapping[Load, Expr]) -> dict[Load, Load]:
 def distinct_operations(values: Iterable[Expr]) -> int:
     """Arithmetic operations that one evaluation takes; conversions and loads are free."""
     return sum(map(operation_count, operations(values)))
+
+
+def only_moves(expr: Expr, guards: Container[str]) -> bool:
+    """Whether a value is one of its loads or constants, as loads of guards choose."""
+    if not isinstance(expr, Apply):
+        return True
+    if expr.op != "select":
+        return False
+    here, *values = expr.args
+    chosen = isinstance(here, Load) and here.tensor in guards
+    return chosen and all(only_moves(v, guards) for v in values)
 
 
 def operations(values: Iterable[Expr]) -> tuple[Apply, ...]:

@@ -14,9 +14,14 @@ from hlotune.hlo.sites.sites import Site, sites
 from hlotune.hlo.to_compute.assemble import compute_of
 from hlotune.measure.machine.targets import host_target
 from hlotune.schedules.spaces.cpu_rows.space import space_of
+from hlotune.schedules.steps.steps import Vectorize
 from tests.support.reductions import called
 
 Moves = Callable[..., Any]
+
+
+def streamed(x: Any) -> Any:
+    return jnp.stack([jnp.roll(x[i], (i % 3 - 1, i // 3 - 1), (0, 1)) for i in range(9)])
 
 
 def neighbours(x: Any) -> Any:
@@ -51,6 +56,7 @@ CASES: dict[str, tuple[Moves, tuple[tuple[int, ...], ...]]] = {
     ),
     "shifted windows": (windows, ((2, 6, 8, 8),)),
     "neighbours side by side": (neighbours, ((2, 5, 6, 8),)),
+    "streaming of a lattice": (streamed, ((9, 7, 20),)),
     "product of Kronecker": (jnp.kron, ((3, 5), (4, 6))),
 }  # fmt: skip
 
@@ -71,6 +77,22 @@ def test_a_program_of_moves_is_one_kernel_that_puts_every_element_in_its_place(n
     expected = np.asarray(jax.jit(function)(*values))
     assert got.size == expected.size, "the whole program is one kernel"
     assert np.array_equal(got.reshape(expected.shape), expected)
+
+
+def test_parts_that_are_chosen_are_read_where_they_go_to_by_lanes_that_choose_alike() -> None:
+    site, *others = cut(streamed, (9, 64, 128))
+    compute = compute_of(graph_of(site.kernel))
+    space = space_of(compute, host_target())
+    assert not others
+    assert [s.name for s in compute.stages] == ["out"]
+    assert Vectorize("out", "i2.4") in space.schedule(space.heuristic()).steps
+
+
+def test_empty_parts_and_slices_of_all_are_left_out() -> None:
+    program = load(lambda x: jnp.roll(x, (0, 3), (0, 1)) * 2, argument("f32[9,40]"))
+    concatenated = [op for op in program.graph.ops if op.name == "stablehlo.concatenate"]
+    assert len(concatenated) == 1
+    assert all(0 not in kind.shape for kind in program.graph.types)
 
 
 def test_what_is_written_out_for_kernels_alone_is_no_kernel_of_its_own() -> None:

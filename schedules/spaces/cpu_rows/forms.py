@@ -1,5 +1,6 @@
 """Along which axes a stage has vectors, and rows of them written out: its *forms*."""
 
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from math import ceil, log2
 
@@ -7,7 +8,7 @@ from hlotune.schedules.dtypes import BYTES
 from hlotune.schedules.ir.borders import guarded
 from hlotune.schedules.ir.compute import Compute, Stage, Store
 from hlotune.schedules.ir.distances import stride
-from hlotune.schedules.ir.expr import Affine, Apply, Expr
+from hlotune.schedules.ir.expr import Affine, Apply, Expr, only_moves
 from hlotune.schedules.targets.cpu import CpuTarget
 
 MOST_VECTOR_AXES = 3
@@ -81,10 +82,14 @@ def tiles_along(stage: Stage, form: Form, lanes: int) -> int:
 
 def cost(compute: Compute, stage: Stage, axis: str, lanes: int) -> float:
     """Vectors' worth of accesses of one vector along an axis, wasted lanes included."""
-    total = 0.1
-    for x in (x for x in stage.walked_loads if compute.tensor(x.tensor).role != "guard"):
-        apart = abs(_stride(compute, x.tensor, x.index, axis))
-        total += (0.1, 1.0)[apart] if apart <= 1 else APART
+    guards = {t.name for t in compute.tensors if t.role == "guard"}
+    loads = [x for x in stage.walked_loads if x.tensor not in guards]
+    steps = [abs(_stride(compute, x.tensor, x.index, axis)) for x in loads]
+    read = [(0.1, 1.0)[n] if n <= 1 else APART for n in steps]
+    if len(read) > 1 and all(only_moves(v, guards) for v in stage.values):
+        total = 0.1 + _chosen(stage, guards, axis, lanes, read)
+    else:
+        total = 0.1 + sum(read)
     reduces = all(a.name != axis for a in stage.parallel)
     if reduces and stage.scans:
         total += log2(max(2, lanes))
@@ -95,6 +100,13 @@ def cost(compute: Compute, stage: Stage, axis: str, lanes: int) -> float:
     full = ceil(extent / lanes) * lanes / extent
     # lanes of a reduction are merged at its end
     return total * full + (2.0 * lanes / extent if reduces and not stage.scans else 0.0)
+
+
+def _chosen(stage: Stage, guards: Set[str], axis: str, lanes: int, read: Sequence[float]) -> float:
+    """The cost of loads of which guards choose one: of all, where lanes choose differently."""
+    along = [x for x in stage.loads if x.tensor in guards and axis in x.axes]
+    short = stage.extents[axis] < lanes * (len(along) + 1)
+    return sum(max(1.0, n) for n in read) if short and len(along) > 2 else max(read)
 
 
 def _stored_apart(compute: Compute, stage: Stage, s: Store, axis: str) -> float:
