@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hlotune.hlo.calling.callable import jitted
+from hlotune.hlo.calling.keys import numbers_of
 from hlotune.hlo.frontends.program import Program
 from hlotune.hlo.graph import Graph, Op, TensorType, needed
 from hlotune.hlo.oracle import (
@@ -215,7 +216,7 @@ def called_once(program: Program, function: Callable[..., Any], values: Sequence
     if program.in_tree is not None:
         arguments, named = jax.tree.unflatten(program.in_tree, values)
     try:
-        return list(jax.tree.leaves(function(*arguments, **named)))
+        return [numbers_of(x) for x in jax.tree.leaves(function(*arguments, **named))]
     except jax.errors.JaxRuntimeError as error:
         said = next((line for line in str(error).splitlines() if line.strip()), "nothing")
         raise ProgramError(

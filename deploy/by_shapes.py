@@ -9,6 +9,7 @@ from jax.stages import Lowered
 
 from hlotune.hlo.calling.arguments import by_position
 from hlotune.hlo.calling.callable import JittedProgram
+from hlotune.hlo.calling.keys import numbers_of
 from hlotune.hlo.graph import TensorType, numpy_dtype
 from hlotune.schedules.errors import ProgramError
 
@@ -39,7 +40,10 @@ class ByShapes:
         return self._chosen(arguments, named).lower(*arguments, **named)
 
     def _chosen(self, arguments: tuple[Any, ...], named: dict[str, Any]) -> JittedProgram:
-        types = map(jax.typeof, jax.tree.leaves(by_position(self.names, arguments, named)))
+        types = (
+            jax.typeof(numbers_of(x))
+            for x in jax.tree.leaves(by_position(self.names, arguments, named))
+        )
         given = tuple((tuple(t.shape), t.dtype.name) for t in types)
         if given in self.functions:
             return self.functions[given]

@@ -45,14 +45,16 @@ def jitted(
     up again then.  Raises ValueError for an unknown setting of numerics."""
     static = _chosen(function, static_argnums, static_argnames)
     donated = _chosen(function, donate_argnums, donate_argnames)
-    plain = jax.jit(
-        function,
+    jit = functools.partial(
+        jax.jit,
         static_argnums=static_argnums,
         static_argnames=static_argnames,
         donate_argnums=donate_argnums,
         donate_argnames=donate_argnames,
     )
-    made = Jitted(function, plain, static, donated, database, numerics, any_jaxlib, on_miss)
+    made = Jitted(
+        function, jit, jit(function), static, donated, database, numerics, any_jaxlib, on_miss
+    )
     functools.update_wrapper(made, function)
     return made
 
@@ -115,6 +117,8 @@ class Jitted:
     """A function, and what became of it for each kind of arguments that it was called with."""
 
     function: Callable[..., Any]
+    jit: Callable[[Callable[..., Any]], Callable[..., Any]]
+    """`jax.jit` with the options of this function."""
     plain: Any
     """`jax.jit` of it: `lower`, `trace` and the like are there."""
     static: Chosen
@@ -194,17 +198,17 @@ class Jitted:
         except TypeError:  # what is no array, or a static value without a hash: JAX will tell
             return None
         if not known:
-            self._known[key] = tuned = self._found(split, jax.tree.unflatten(key[1], key[2]))
+            self._known[key] = tuned = self._found(split, _types_of(key))
             self._is_only = self._is_only and len(self._known) == 1
-            self._only = self._for_only(key, split, tuned) if tuned and self._is_only else None
+            self._only = self._for_only(key, split, tuned) if self._is_only else None
         return self._known[key]
 
-    def _for_only(self, key: Key, split: Split, tuned: TunedFunction) -> Callable[..., Any] | None:
-        """The tuned function for calls as this one alone; None where JAX does not tell them apart,
-        as those with other static values.
+    def _for_only(
+        self, key: Key, split: Split, tuned: TunedFunction | None
+    ) -> Callable[..., Any] | None:
+        """What runs for calls as this one alone; None where JAX does not tell them apart for a
+        tuned function, as those with other static values.
         """
-        if tuned.arranged is None or self.static.positions or self.static.names:
-            return None
 
         def arrange(*arguments: Any, **named: Any) -> tuple[Any, ...]:
             split = self._split(arguments, named)
@@ -212,7 +216,21 @@ class Jitted:
                 raise OtherTypes
             return split.arrays
 
+        if tuned is None:
+            return self._plain_after(arrange)
+        if tuned.arranged is None or self.static.positions or self.static.names:
+            return None
         return tuned.arranged(arrange, split.donated.positional, split.donated.named)
+
+    def _plain_after(self, check: Callable[..., Any]) -> Callable[..., Any]:
+        """The function as XLA runs it, checked whenever JAX traces it."""
+
+        @functools.wraps(self.function)
+        def checked(*arguments: Any, **named: Any) -> Any:
+            check(*arguments, **named)
+            return self.function(*arguments, **named)
+
+        return self.jit(checked)
 
     def _found(self, split: Split, types: Any) -> TunedFunction | None:
         path, name = database_path(self.database), getattr(self.function, "__name__", "it")
@@ -271,13 +289,19 @@ def _typed(static: Sequence[tuple[int | str, Any]]) -> tuple[Any, ...]:
     return tuple((place, type(value), value) for place, value in static)
 
 
-def _type(leaf: Any) -> jax.ShapeDtypeStruct:
-    """Raises TypeError for what is no array of numbers: a typed random key is left to JAX."""
+def _type(leaf: Any) -> tuple[tuple[int, ...], Any, bool]:
+    """Shape, element type, and whether that gives way.  Raises TypeError for what is no array."""
     kind = jax.typeof(leaf)
-    if jax.numpy.issubdtype(kind.dtype, jax.dtypes.extended):
-        raise TypeError(f"{kind} is no array of numbers")
-    shape, dtype, weak = kind.shape, kind.dtype, kind.weak_type
-    return jax.ShapeDtypeStruct(shape, dtype, weak_type=weak)  # type: ignore[no-untyped-call]
+    return kind.shape, kind.dtype, getattr(kind, "weak_type", False)
+
+
+def _types_of(key: Key) -> Any:
+    """The arrays of a call as types."""
+    types = [
+        jax.ShapeDtypeStruct(shape, dtype, weak_type=weak)  # type: ignore[no-untyped-call]
+        for shape, dtype, weak in key[2]
+    ]
+    return jax.tree.unflatten(key[1], types)
 
 
 def _chosen(function: Callable[..., Any], numbers: Numbers, names: Names) -> Chosen:

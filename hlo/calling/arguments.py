@@ -8,6 +8,8 @@ from typing import Any
 
 import jax
 
+from hlotune.hlo.calling.keys import Generators, numbers_given
+
 BY_NAME = inspect.Parameter.POSITIONAL_OR_KEYWORD
 IN_A_ROW = (inspect.Parameter.POSITIONAL_ONLY, BY_NAME)
 SUCH = "or load the program with such arguments"
@@ -47,12 +49,14 @@ def leaves_of(
     names: Sequence[str],
     in_tree: Any,
     types: Sequence[Any],
+    generators: Generators | None = None,
 ) -> list[Any]:
     """The arrays of a call, in the order of the program.
 
     Args:
         in_tree: pytree of `(args, {})`; None where the program takes flat arrays.
         types: of these arrays.
+        generators: of those that may come as typed random keys.
 
     Raises TypeError where names, number, structure, shapes or types are others.
     """
@@ -61,14 +65,16 @@ def leaves_of(
         _check_structure(args, names, in_tree.children()[0].children())
     found, _ = jax.tree_util.tree_flatten_with_path(args)
     _check_count(len(found), len(types), "arrays")
-    for (path, leaf), wanted in zip(found, types, strict=True):
+    of_keys = generators or {}
+    leaves = [numbers_given(leaf, of_keys.get(k)) for k, (_, leaf) in enumerate(found)]
+    for (path, _), leaf, wanted in zip(found, leaves, types, strict=True):
         got = jax.typeof(leaf)
         if (got.shape, got.dtype) != (wanted.shape, wanted.dtype):
             called = _called(path[0].idx, names) + jax.tree_util.keystr(tuple(path[1:]))
             raise TypeError(
                 f"expected {_short(wanted)} as {called}, got {_short(got)}; convert it, {SUCH}"
             )
-    return [leaf for _, leaf in found]
+    return leaves
 
 
 def by_position(

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jax import export
 
 from hlotune.hlo.calling.arguments import leaves_of, whole_arguments
+from hlotune.hlo.calling.keys import NO_KEYS, Keys, with_keys
 from hlotune.hlo.frontends.program import Program, shape_of
 from hlotune.hlo.mlir import module as mlir
 from hlotune.hlo.mlir.rewrite import add_arguments
@@ -86,7 +87,7 @@ def jitted(
     return function_of(
         module, program.in_tree, program.out_tree, program.names,
         hidden_values=hidden_values, platform=platform, donated=program.donated,
-        compiler_options=compiler_options,
+        compiler_options=compiler_options, keys=program.keys,
     )  # fmt: skip
 
 
@@ -100,10 +101,12 @@ def function_of(
     platform: str = HOST_PLATFORM,
     donated: Sequence[int] = (),
     compiler_options: Mapping[str, bool | int | str] | None = None,
+    keys: Keys = NO_KEYS,
 ) -> JittedProgram:
     """A jitted function of a module whose last arguments are hidden; flat without the pytrees.
 
     `donated` are positions of arguments, flat; `compiler_options` are those of XLA.
+    `keys` are the leaves that the function takes and gives as typed random keys.
     """
     function = mlir.signature(module)
     types = (*function.arguments, *function.results)
@@ -115,7 +118,7 @@ def function_of(
     whole = whole_arguments(donated, in_tree)
     by_name = [name for k, name in enumerate(names) if name and k in whole]
     given = [1 + k for k in whole]  # the hidden values come first
-    whole_program = _program(exported, in_tree, out_tree, names)
+    whole_program = _program(exported, in_tree, out_tree, names, keys)
     options = dict(compiler_options) if compiler_options else None
     run = jax.jit(
         whole_program, donate_argnums=given, donate_argnames=by_name, compiler_options=options
@@ -151,15 +154,16 @@ def _exported(module: mlir.Module, function: mlir.Signature, platform: str) -> e
 
 
 def _program(
-    exported: export.Exported, in_tree: Any, out_tree: Any, names: Sequence[str]
+    exported: export.Exported, in_tree: Any, out_tree: Any, names: Sequence[str], keys: Keys
 ) -> Callable[..., Any]:
     """What a call does, of the hidden values and the original's arguments."""
     call = _untransformed(exported)
 
     def program(hidden: tuple[jax.Array, ...], /, *args: Any, **named: Any) -> Any:
         types = exported.in_avals[: len(exported.in_avals) - len(hidden)]
-        results = call(*leaves_of(args, named, names, in_tree, types), *hidden)
-        return results if out_tree is None else jax.tree.unflatten(out_tree, results)
+        leaves = leaves_of(args, named, names, in_tree, types, keys.arguments)
+        results = with_keys(call(*leaves, *hidden), keys.results)
+        return tuple(results) if out_tree is None else jax.tree.unflatten(out_tree, results)
 
     return program
 

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from hlotune.hlo.calling.arguments import names_of
+from hlotune.hlo.calling.keys import NO_KEYS, Keys, generators_of, of_numbers
 from hlotune.hlo.canonical import fingerprint
 from hlotune.hlo.frontends.checked_parse import parsed
 from hlotune.hlo.frontends.file_kinds import FILES, check_kind, names_a_file
@@ -62,6 +63,8 @@ class Program:
     `hlo/sites/trip_counts.py`."""
     weights: Weights = field(default=(), repr=False)
     """Large constants, which lie beside the bytecode; the graph has them as any others."""
+    keys: Keys = field(default=NO_KEYS, repr=False)
+    """Leaves that were typed random keys; the program has their numbers."""
     unrolled: bytes = field(default=b"", repr=False)
     """The module whose operations the graph numbers, where it differs from `bytecode`, which the
     default runs: its short loops are unrolled."""
@@ -264,8 +267,7 @@ def _from_function(
         images: brings the images of a module in normal form into another layout.
     """
     try:
-        # unused arguments stay, so that the module takes exactly the leaves of the caller's pytrees
-        traced = jax.jit(_hashable(function), keep_unused=True).trace(*arguments)
+        traced, numbers, keys = _traced(_hashable(function), arguments)
         lowered, weights = _without_weights(traced)
         donated = _donated(function, arguments)
     except ProgramError:
@@ -289,9 +291,24 @@ def _from_function(
         )
     return Program(
         source.rpartition(":")[2], source, bytecode, graph,
-        in_tree, jax.tree.structure(traced.out_info), arguments,
-        names_of(function, len(arguments)), notes, donated, weights=weights, unrolled=unrolled,
+        in_tree, jax.tree.structure(traced.out_info), numbers,
+        names_of(function, len(arguments)), notes, donated, weights=weights, keys=keys,
+        unrolled=unrolled,
     )  # fmt: skip
+
+
+def _traced(
+    function: Callable[..., Any], arguments: tuple[Any, ...]
+) -> tuple[jax.stages.Traced, tuple[Any, ...], Keys]:
+    """A traced function and its arguments, with the numbers of typed random keys in their place."""
+    # unused arguments stay, so that the module takes exactly the leaves of the caller's pytrees
+    traced = jax.jit(function, keep_unused=True).trace(*arguments)
+    leaves, results = jax.tree.leaves(arguments), jax.tree.leaves(traced.out_info)
+    keys = Keys(generators_of(leaves), generators_of(results))
+    if not keys:
+        return traced, arguments, keys
+    numeric, numbers = of_numbers(function, arguments, keys)
+    return jax.jit(numeric, keep_unused=True).trace(*numbers), numbers, keys
 
 
 def _unrolled(bytecode: bytes, module: mlir.Module, weights: Weights) -> tuple[bytes, Graph]:

@@ -4,8 +4,10 @@ Six steps of a stencil that were one kernel would compute each point of the firs
 times.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from heapq import heappop, heappush
 from math import prod
 
 from hlotune.hlo.operations import KERNELS_ELEMENTWISE
@@ -69,23 +71,27 @@ def _reading(fusible: Fusible, member: int) -> Reading:
     """By whom the results of an operation are read, also by way of slices."""
     region = fusible.region
     readers, places, plain = set[int](), 0.0, False
-    waiting = [(r, False) for r in region.graph.ops[member].results]
-    while waiting:
-        value, shifted = waiting.pop()
+    paths = Counter({(r, False): 1 for r in region.graph.ops[member].results})
+    waiting = [(member, value, shifted) for value, shifted in paths]
+    while waiting:  # in the order of the operations, so that all paths to a value are known
+        _, value, shifted = heappop(waiting)
+        times = paths[value, shifted]
         for user in region.users[value]:
             op = region.graph.ops[user]
             if fusible.is_free(user):
                 moves = op.name == "stablehlo.slice"
-                places += moves
-                waiting += [(r, shifted or moves) for r in op.results]
+                places += times * moves
+                for reached in ((r, shifted or moves) for r in op.results):
+                    if reached not in paths:
+                        heappush(waiting, (user, *reached))
+                    paths[reached] += times
             elif op.name in WINDOWS and not fusible.accumulates(op):
                 readers.add(user)
-                places += prod(numbers(op, "window_dimensions")) / prod(
-                    numbers(op, "window_strides")
-                )
+                window = prod(numbers(op, "window_dimensions"))
+                places += times * window / prod(numbers(op, "window_strides"))
             elif shifted or op.name in SHIFTS:
                 readers.add(user)
-                places += not shifted
+                places += times * (not shifted)
             else:
                 plain = True
     return Reading(frozenset(readers), places + plain)

@@ -243,13 +243,25 @@ def test_static_values_of_other_types_are_other_values(database: Path) -> None:
 
 
 def keyed(x: Any, w: Any, key: Any) -> Any:
-    return x @ w + jax.random.normal(key, (8, 32))
+    """Gives another key too."""
+    here, later = jax.random.split(key)
+    return x @ w + jax.random.normal(here, (8, 32)), later
 
 
-def test_typed_random_keys_are_left_to_jax(database: Path) -> None:
-    fast, key = hlotune.jit(keyed, database=database), jax.random.key(3)
-    close(fast(X, W, key), jax.jit(keyed)(X, W, key))
-    assert fast.explain(X, W, key) == ()
+@pytest.mark.parametrize("donated", [(), 2])
+def test_typed_random_keys_are_taken_and_given(tmp_path: Path, donated: Any) -> None:
+    site = first_sites(load(keyed, X, W, jax.random.key(3)))["dot0"]
+    path = recorded(tmp_path / "keys.db", {site: final(DIRECT)})
+    fast = hlotune.jit(keyed, database=path, donate_argnums=donated)
+    assert fast.explain(X, W, jax.random.key(3))[0].status == "tuned"
+    wanted, later = jax.jit(keyed)(X, W, jax.random.key(3))
+    for _ in range(2):
+        got, key = fast(X, W, jax.random.key(3))
+        close(got, wanted)
+        assert key.dtype == later.dtype
+        np.testing.assert_array_equal(jax.random.key_data(key), jax.random.key_data(later))
+    wanted, _ = jax.jit(keyed)(X, W, jax.random.key(3, impl="rbg"))
+    close(fast(X, W, jax.random.key(3, impl="rbg"))[0], wanted)
 
 
 def test_calls_with_arguments_of_one_kind_are_left_to_the_cache_of_jax(
@@ -266,6 +278,28 @@ def test_calls_with_arguments_of_one_kind_are_left_to_the_cache_of_jax(
     close(fast(X[:4], W), dense(X[:4], W))
     close(fast(X, W), dense(X, W))
     assert fast.explain(X, W)[0].status == "tuned"
+
+
+@pytest.mark.parametrize("static", [None, "relu"])
+def test_calls_that_xla_runs_are_left_to_the_cache_of_jax_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, static: Any
+) -> None:
+    def looked_up(*_: Any) -> Any:
+        raise AssertionError("expected no look-up for arguments of the same kind")
+
+    counted, traces = counting(dense)
+    empty = recorded(tmp_path / "empty.db", {})
+    fast = hlotune.jit(counted, database=empty, static_argnames=static)
+    close(fast(X, W), dense(X, W))
+    with monkeypatch.context() as patched:
+        patched.setattr(jit.Jitted, "_tuned", looked_up)
+        close(fast(2 * X, W), dense(2 * X, W))
+    seen = len(traces)
+    if static:
+        close(fast(X, W, relu=True), dense(X, W, relu=True))
+    close(fast(X[:4], W), dense(X[:4], W))
+    assert len(traces) > seen
+    close(fast(X, W), dense(X, W))
 
 
 def test_another_setting_of_jax_is_another_kind_of_call(database: Path) -> None:
