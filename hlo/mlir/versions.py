@@ -5,7 +5,9 @@ Importing this module does not import jax: the process that parses files first b
 the time without it.
 """
 
+import functools
 import os
+from collections.abc import Callable
 from importlib.metadata import version
 from typing import Any, cast
 
@@ -78,9 +80,16 @@ def portable_artifact(bytecode: bytes) -> bytes:
 
 def is_tracing() -> bool:
     """Whether JAX follows a transformation in this thread: then arguments may have no values."""
+    return not _trace_state_is_clean()()
+
+
+@functools.cache
+def _trace_state_is_clean() -> Callable[[], bool]:
+    """Found once: `is_tracing` stands before every call of a tuned function."""
     from jax._src import core
 
-    return not core.trace_state_clean()
+    found: Callable[[], bool] = core.trace_state_clean
+    return found
 
 
 def run_in_the_calling_thread() -> None:
