@@ -14,10 +14,11 @@ from hlotune.schedules.dtypes import BYTES, has_kernels, is_float, is_unsigned
 from hlotune.schedules.ir.operations import OPERATIONS
 
 Array = NDArray[np.generic]
-InputKind = Literal["integers", "normal", "special", "few", "rising", "falling"]
+InputKind = Literal["integers", "normal", "special", "few", "rising", "falling", "whole"]
 """`few` has signs in place of numbers, and most of an image's elements are zeros.  Numbers that are
 `rising` lie below zero, and the last one of each row, column or whole array is the largest; those
-that are `falling` lie above zero, and the last one is the least."""
+that are `falling` lie above zero, and the last one is the least.  `whole` has integers of which all
+elements of a result are compared (`whole_sums.py`)."""
 Ordered = Literal["rising", "falling"]
 _LARGEST = {"maximum": "", "compare": "GT GE"}
 _LEAST = {"minimum": "", "compare": "LT LE"}
@@ -197,7 +198,7 @@ def _few(graph: Graph, rng: np.random.Generator, scale: float) -> tuple[Array, .
     facts = zip(graph.arguments, graph.argument_types, domains(graph), strict=True)
     for argument, tensor, domain in facts:
         if not is_float(tensor.dtype):
-            values = np.asarray(_whole_numbers(tensor, domain, "few", rng), dtype=np.float64)
+            values = np.asarray(whole_numbers(tensor, domain, "few", rng), dtype=np.float64)
         else:
             values = rng.choice((1.0,) if domain.positive else (-1.0, 1.0), tensor.shape)
         if argument in sizes:
@@ -253,7 +254,7 @@ def _argument(
         some = TensorType((period,), tensor.dtype)
         return repeated(_argument(some, domain, kind, rng, scale), tensor.shape)
     if not is_float(tensor.dtype):
-        return np.asarray(_whole_numbers(tensor, domain, kind, rng)).astype(dtype)
+        return np.asarray(whole_numbers(tensor, domain, kind, rng)).astype(dtype)
     if kind == "integers":
         return np.asarray(_whole_floats(tensor, domain, rng, scale)).astype(dtype)
     values = np.asarray(rng.standard_normal(tensor.shape, dtype=np.float32)) * np.float32(scale)
@@ -286,7 +287,7 @@ def _whole_floats(
     return np.where(rng.random(tensor.shape) < scale, values, int(domain.positive))
 
 
-def _whole_numbers(
+def whole_numbers(
     tensor: TensorType, domain: Domain, kind: InputKind, rng: np.random.Generator
 ) -> NDArray[np.int64]:
     """Small integers; with `special` extremes of the type among them, so that sums wrap."""

@@ -16,8 +16,16 @@ from hlotune.hlo.oracle.bounded import quantum
 from hlotune.hlo.oracle.boxes import Box
 from hlotune.hlo.oracle.contraction import terms_of
 from hlotune.hlo.oracle.evaluation import CONVOLUTION
+from hlotune.hlo.oracle.projection import Way
 from hlotune.measure.verification.inputs import Array, InputKind, draw
 from hlotune.measure.verification.repeated import SHORT_PERIOD, is_large
+from hlotune.measure.verification.whole_sums import (
+    WholeSums,
+    draw_whole,
+    share_of,
+    ways,
+    whole_sums,
+)
 from hlotune.schedules.errors import UnsupportedKernel
 from hlotune.schedules.targets.target import F32Operands
 
@@ -70,6 +78,7 @@ _SCALES = (1.0, 0.5, 0.25, 0.1, 0.01, 0.001)
 _TRIED: dict[InputKind, tuple[float, ...]] = {
     "integers": (4.0, 1.0),
     "few": (1.0, 1 / 16, 16.0, 1 / 256),
+    "whole": (1.0,),
 }
 _MOST_ALIKE = 0.75
 """The share of equal results above which inputs of few terms tell too little."""
@@ -122,6 +131,8 @@ class Case:
     expected: tuple[Expected, ...]
     scale: float = 1.0
     """Which of the sizes that its kind tries."""
+    sums: tuple[WholeSums, ...] = ()
+    """What compares all elements of results of which the oracle evaluated some boxes."""
 
     @cached_property
     def together(self) -> tuple[Together, ...]:
@@ -135,7 +146,8 @@ class Case:
     @property
     def answers_bytes(self) -> int:
         """About: each is kept by its box, and together."""
-        return ANSWERS * sum(e.reference.value.nbytes for e in self.expected)
+        sums = sum(s.bytes for s in self.sums)
+        return sums + ANSWERS * sum(e.reference.value.nbytes for e in self.expected)
 
     @property
     def is_exact(self) -> bool:
@@ -297,13 +309,51 @@ class References:
 
     def _evaluated(self, kind: InputKind, seed: int, scale: float) -> Tried:
         rng = np.random.default_rng([seed, len(kind), round(1000 * scale)])
-        values = draw(self.graph, kind, rng, scale, SHORT_PERIOD)
+        if kind == "whole":
+            values = draw_whole(self.graph, self._ways.values(), rng, SHORT_PERIOD)
+        else:
+            values = draw(self.graph, kind, rng, scale, SHORT_PERIOD)
         oracle, expected = Oracle(self.graph, values), []
-        for result, box in self._boxes(oracle, rng, further=bool(seed)):
+        for result, box in self._boxes(oracle, rng, further=bool(seed) or kind == "whole"):
             place = tuple(slice(low, high) for low, high in box)
             shape = self.graph.result_types[result].shape
             expected.append(Expected(result, place, oracle.region(result, box), shape))
-        return Case(kind, values, tuple(expected), scale), oracle
+        case = Case(kind, values, tuple(expected), scale)
+        if kind == "whole" or (kind == "integers" and not seed):
+            case = replace(case, sums=self._sums(case, oracle, rng))
+        return case, oracle
+
+    @cached_property
+    def _ways(self) -> dict[int, Way]:
+        """How results of which some boxes are evaluated are made of sums."""
+        found = ways(self.graph)
+        most = elements_of_each(len(self.graph.results), terms=self._terms, further=False)
+        return {r: w for r, w in found.items() if self.graph.result_types[r].elements > most}
+
+    def _sums(self, case: Case, oracle: Oracle, rng: Generator) -> tuple[WholeSums, ...]:
+        """In sets of the kind `whole` of results that the integers leave open; there sums of sparse
+        operands are only likely to be exact, so boxes have to be.
+        """
+        rounded = {e.result for e in case.expected if not e.reference.exact}
+        ways, found = self._ways, list[WholeSums | None]()
+        if case.kind == "whole":
+            known = {s.result for s in self.case("integers").sums}
+            ways = {r: way for r, way in ways.items() if r not in known}
+        for result, way in ways.items():
+            sparse = case.kind == "whole" and share_of(self.graph, way) < 1
+            if not (sparse and result in rounded):
+                found.append(whole_sums(oracle, result, way, rng, sparse=sparse))
+        return tuple(s for s in found if s is not None)
+
+    @cached_property
+    def compares_more_as_whole(self) -> bool:
+        """Whether a set of the kind `whole` compares all of a result that integers do not."""
+        if len(self.case("integers").sums) == len(self._ways):
+            return False
+        try:
+            return bool(self.case("whole").sums)
+        except UnsupportedKernel:
+            return False
 
     @cached_property
     def _terms(self) -> int:

@@ -131,6 +131,8 @@ def verify(
             results = _results(loaded, built, case, references.graph, round_, pages)
             factor = TOLERANCE["standard" if round_.kind == "few" else numerics]
             worst = max(worst, largest_error(case, results, factor, reorders=not outputs))
+            for sums in case.sums:
+                sums.check(results, case.kind, reorders=not outputs)
             if round_.kind == "normal":
                 relative = max(relative, relative_error(case, results))
     except BuildError as error:
@@ -161,7 +163,8 @@ def _may_hide(references: References, outputs: int) -> bool:
 def _more_kinds(references: References, outputs: int) -> tuple[InputKind, ...]:
     """Inputs that show what may hide from small integers and normal numbers."""
     few: tuple[InputKind, ...] = ("few",) if _may_hide(references, outputs) else ()
-    return few + ordered_kinds(references.graph)
+    whole: tuple[InputKind, ...] = ("whole",) if references.compares_more_as_whole else ()
+    return few + whole + ordered_kinds(references.graph)
 
 
 def _is_large(built: Built, graph: Graph) -> bool:

@@ -15,6 +15,7 @@ from hlotune.codegen.built import Built
 from hlotune.measure.machine.targets import host_target
 from hlotune.measure.trial import Failure
 from hlotune.measure.verification.references import References
+from hlotune.measure.verification.verify import verify
 from hlotune.measure.workers.channel import Channel, Message
 from hlotune.measure.workers.early_start import DEVICE_WORKER, device_environment
 from hlotune.measure.workers.wire import from_target, to_outcome
@@ -31,6 +32,7 @@ from tests.support.faults import (
     loading,
     moved,
     not_stored,
+    off_by_one,
     one_term_lost,
     packing,
     planted,
@@ -254,9 +256,9 @@ def test_one_lost_term_shows_where_sums_have_few(worker: Channel) -> None:
     assert "few inputs" in found.message
 
 
-def test_a_tile_of_integers_that_is_not_stored_shows_where_the_oracle_does_not_look(
-    worker: Channel,
-) -> None:
+@pytest.fixture(scope="module")
+def unseen_task() -> int:
+    """A task of the kernel `many` inside its result, of which no box has an element."""
     case, _ = base("many")
     seen, references = np.zeros(512 * 256, bool), References(case.kernel)
     for kind in ("integers", "normal"):
@@ -265,6 +267,23 @@ def test_a_tile_of_integers_that_is_not_stored_shows_where_the_oracle_does_not_l
     tiles = np.flatnonzero(~seen.reshape(256, 2, 64, 4).any(axis=(1, 3)))
     task = int(tiles[len(tiles) // 2])
     assert 0 < task // 64 < 255 and 0 < task % 64 < 63, "no tile inside"
-    found = verdict(worker, *planted(Fault("many", text=not_stored(task))))
-    assert found is not None, "the fault was not found"
+    return task
+
+
+def test_a_tile_of_integers_that_is_not_stored_shows_where_nothing_is_compared(
+    unseen_task: int,
+) -> None:
+    case, built = planted(Fault("many", text=not_stored(unseen_task)))
+    references = References(case.kernel)
+    references.__dict__["_ways"] = {}  # as of a kernel whose sums nobody can weigh
+    found = verify(case.kernel, built, references=references)
+    assert isinstance(found, Failure), "the fault was not found"
     assert "result 0 to be written with a number, got 8 of 131072 unwritten" in found.message
+
+
+def test_a_tile_of_wrong_sums_shows_where_the_oracle_does_not_look(
+    worker: Channel, unseen_task: int
+) -> None:
+    found = verdict(worker, *planted(Fault("many", text=off_by_one(unseen_task))))
+    assert found is not None, "the fault was not found"
+    assert "weighed by random integers, to be those of its operands" in found.message

@@ -281,6 +281,22 @@ def not_stored(task: int) -> Callable[[str], str]:
     return change
 
 
+def off_by_one(task: int) -> Callable[[str], str]:
+    """What a task of four lanes of integers stores first is one more."""
+
+    def change(text: str) -> str:
+        number = re.search(r"(%\w+) = phi i64 \[ %begin", text)
+        assert number, "no loop over tasks"
+        store = (
+            rf"%more = add <4 x i32> \1, splat (i32 1)\n  %here = icmp eq i64 {number[1]}, {task}"
+            r"\n  %given = select i1 %here, <4 x i32> %more, <4 x i32> \1"
+            r"\n  store <4 x i32> %given,"
+        )
+        return edited(r"store <4 x i32> (%\w+),", store, count=1)(text)
+
+    return change
+
+
 def edited(
     pattern: str, replacement: str | Callable[[re.Match[str]], str], count: int = 0
 ) -> Callable[[str], str]:
