@@ -26,9 +26,17 @@ def compare(op: Op, operands: tuple[Bounded, ...]) -> Bounded:
     relation = RELATIONS[cast(str, op["comparison_direction"])]
     if not is_float(a.dtype):
         return Bounded(cast(Values, relation(a.value, b.value)), a.bound + b.bound, "i1")
+    if op.operands[0] == op.operands[1]:
+        return _with_itself(relation, a)
     if _has(op, "compare_type") and op["compare_type"] == "TOTALORDER":
         a, b = (Bounded(_total_order(x), x.bound, x.dtype) for x in (a, b))
     return floats.compare(relation, a, b)
+
+
+def _with_itself(relation: Callable[..., object], x: Bounded) -> Bounded:
+    """A value compared with itself, as a search for NaN does: it hangs on no error."""
+    value = cast(Values, relation(x.value, x.value))
+    return Bounded(value, np.where(np.isfinite(x.bound), 0.0, UNKNOWN), "i1")
 
 
 def _has(op: Op, name: str) -> bool:

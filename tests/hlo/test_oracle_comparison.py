@@ -36,6 +36,19 @@ def test_rms_error_is_relative_to_the_size_of_the_values() -> None:
     assert rms_error(reference, np.array([3.0, 4.5, 0.0], np.float32)) == pytest.approx(0.1)
 
 
+def test_a_value_is_itself_however_inexact_unless_it_may_be_no_number() -> None:
+    def cleaned(x: Any) -> Any:
+        root = jnp.sqrt(jnp.sum(x, -1))
+        return jnp.where(root != root, 0.0, root)
+
+    x = normal(1, 8, 3)
+    graph = graph_of(cleaned, [x])
+    (sure,) = evaluate(graph, [np.abs(x) + 0.1])
+    assert sure.bound is not None and np.isfinite(sure.bound).all() and sure.bound.all()
+    (negative,) = evaluate(graph, [-np.abs(x) - 0.1])
+    np.testing.assert_array_equal(negative.value, 0.0)
+
+
 def test_sums_that_the_type_cannot_hold_are_not_called_exact() -> None:
     x = np.full((4, 3), 2.0**23, np.float32)
     (reference,) = evaluate(graph_of(lambda x: x.sum(1), [x]), [x])

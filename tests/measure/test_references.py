@@ -1,10 +1,14 @@
 """The oracle's answers to one input set, box by box and together."""
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from hlotune.hlo.frontends.program import load
 from hlotune.hlo.kernel import Kernel
 from hlotune.hlo.oracle import compare
+from hlotune.hlo.sites.sites import sites
 from hlotune.measure.verification import references as measured_references
 from hlotune.measure.verification.inputs import MOST_SUBNORMAL, InputKind
 from hlotune.measure.verification.references import (
@@ -186,6 +190,26 @@ def test_what_did_not_suit_without_tiles_is_not_tried_with_them(
     case = References(Kernel(CONVOLUTION)).case("integers", outputs=2)
     assert not case.is_exact, "tanh rounds, so no size of integers suits"
     assert tried == [(4.0, 0), (1.0, 0), (1.0, 2)]
+
+
+def soft_spheres(places: jax.Array) -> jax.Array:
+    """The energy of particles in a periodic box, as jax-md has it: FIRE brings them to rest."""
+    side = np.float32(np.sqrt(len(places)))
+    apart = jnp.mod(places[:, None] - places[None] + side / 2, side) - side / 2
+    square = jnp.sum(apart**2, -1)
+    distance = jnp.where(square > 0, jnp.sqrt(jnp.where(square > 0, square, 0.0)), 0.0)
+    energy = jnp.where(distance < 1, 0.5 * (1 - jnp.where(distance < 1, distance, 0.0)) ** 2, 0.0)
+    return jnp.sum((1 - jnp.eye(len(places))) * jnp.nan_to_num(energy))
+
+
+def test_the_energy_of_soft_spheres_can_be_compared_with_every_set() -> None:
+    """Its results go through a search for NaN, which compares each value with itself."""
+    sites_of = sites(load(soft_spheres, jnp.zeros((64, 2))))
+    references = References(max((s.kernel for s in sites_of), key=lambda k: len(k.text)))
+    for kind in ("integers", "normal"):
+        for expected in references.case(kind).expected:
+            value, bound = expected.reference.value, expected.reference.bound
+            assert bound is not None and (bound < 1e-3 * np.abs(value) + 1e-3).all()
 
 
 def test_few_elements_are_subnormal_however_large_the_argument() -> None:
