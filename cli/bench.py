@@ -210,11 +210,12 @@ def print_result(result: "BenchResult", limits_s: Mapping[str, float] | None = N
     from statistics import median
 
     from hlotune.measure.timing.modes import fast_time_s
-    from hlotune.tuning_logs.render import modes_text, ratio_text, time_text
+    from hlotune.tuning_logs.render import modes_text, ratio_text, seldom_text, time_text
 
     default, tuned = time_text(fast_time_s(result.default_s)), time_text(median(result.tuned_s))
     ratio = result.speedup
-    gain = ratio_text(ratio.median, ratio.low, ratio.high)
+    seldom = seldom_text(result.default_s, result.tuned_s)
+    gain = ratio_text(ratio.median, ratio.low, ratio.high) + seldom
     replaced = [e.site.kernel.key for e in result.kernels if e.status == "tuned"]
     print_notes(result.notes)
     say(

@@ -347,7 +347,21 @@ def _speedup_text(speedup: Speedup) -> str:
     return (
         f"default {time_text(speedup.default_s)}, tuned {time_text(speedup.tuned_s)}: "
         f"{ratio_text(speedup.speedup, speedup.speedup_low, speedup.speedup_high)}"
+        f"{seldom_text(speedup.default_samples_s, speedup.tuned_samples_s)}"
     )
+
+
+def seldom_text(default_s: Sequence[float], tuned_s: Sequence[float]) -> str:
+    """That one side was timed twice, as its calls take seconds; "" where both were timed each time.
+
+    A side that is seldom timed has the lesser of its two times in each further pair, which no clock
+    gives by chance.
+    """
+    for name, samples in (("default", default_s), ("tuned program", tuned_s)):
+        first, further = set(samples[:2]), set(samples[2:])
+        if len(first) == 2 and further == {min(first)}:
+            return f", the {name} timed twice: the interval has the spread of the other side alone"
+    return ""
 
 
 def ratio_text(speedup: float, low: float, high: float) -> str:

@@ -12,7 +12,14 @@ from hlotune.measure.timing.timing import RESOLUTION_S
 from hlotune.schedules.errors import NoRecord
 from hlotune.tuning_logs import report as report_module
 from hlotune.tuning_logs.database import Database
-from hlotune.tuning_logs.render import BEYOND, kernel_time_text, ratio_text, render, time_text
+from hlotune.tuning_logs.render import (
+    BEYOND,
+    kernel_time_text,
+    ratio_text,
+    render,
+    seldom_text,
+    time_text,
+)
 from hlotune.tuning_logs.report import KernelReport, Report, report, to_json
 from tests.support.recorded import KERNEL, TARGET, TOOLCHAIN, fill, final, kernel, measured, start
 
@@ -352,3 +359,11 @@ def object_violations(value: dict[str, Any], schema: dict[str, Any], where: str)
             yield f"{where}.{name}: not in the schema"
         else:
             yield from violations(item, rest, f"{where}.{name}")
+
+
+def test_an_interval_of_a_side_that_was_timed_twice_says_so() -> None:
+    often, twice = (1.0, 1.1, 1.05, 1.02), (9.2, 9.1, 9.1, 9.1)
+    said = seldom_text(twice, often)
+    assert said == ", the default timed twice: the interval has the spread of the other side alone"
+    assert "the tuned program timed twice" in seldom_text(often, twice)
+    assert seldom_text(often, often) == seldom_text(twice[:2], often[:2]) == ""

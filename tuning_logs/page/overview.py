@@ -17,6 +17,7 @@ from hlotune.tuning_logs.render import (
     modes_text,
     pace_text,
     ratio_text,
+    seldom_text,
     time_text,
     took_text,
 )
@@ -91,10 +92,11 @@ def verdict(report: Report) -> Markup:
             detail += " The run has not finished."
     else:
         ratio = ratio_text(whole.speedup, whole.speedup_low, whole.speedup_high)
+        seldom = seldom_text(whole.default_samples_s, whole.tuned_samples_s)
         detail = (
             f"The whole program: default {time_text(whole.default_s)}, tuned "
-            f"{time_text(whole.tuned_s)}; {ratio}, from {len(whole.default_samples_s)} pairs of "
-            "samples, default and tuned in turns."
+            f"{time_text(whole.tuned_s)}; {ratio}{seldom}, from "
+            f"{len(whole.default_samples_s)} pairs of samples, default and tuned in turns."
         )
     return joined(tag("p", words, class_=f"verdict {colour}".strip()), tag("p", detail))
 
