@@ -2,23 +2,26 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import log2
+from itertools import cycle
+from math import log2, sqrt
 from typing import Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hlotune.hlo.graph import Graph, Op, TensorType, numpy_dtype
+from hlotune.hlo.oracle.contraction import terms_of
 from hlotune.measure.verification.repeated import PERIOD, is_large, repeated
 from hlotune.schedules.dtypes import BYTES, has_kernels, is_float, is_unsigned
 from hlotune.schedules.ir.operations import OPERATIONS
 
 Array = NDArray[np.generic]
-InputKind = Literal["integers", "normal", "special", "few", "rising", "falling", "whole"]
+InputKind = Literal["integers", "normal", "special", "few", "rising", "falling", "whole", "tf32"]
 """`few` has signs in place of numbers, and most of an image's elements are zeros.  Numbers that are
 `rising` lie below zero, and the last one of each row, column or whole array is the largest; those
 that are `falling` lie above zero, and the last one is the least.  `whole` has integers of which all
-elements of a result are compared (`whole_sums.py`)."""
+elements of a result are compared (`whole_sums.py`).  `tf32` has odd integers of nine and
+eleven bits, which tf32 holds and bf16 does not, so few that their sums of products are exact."""
 Ordered = Literal["rising", "falling"]
 _LARGEST = {"maximum": "", "compare": "GT GE"}
 _LEAST = {"minimum": "", "compare": "LT LE"}
@@ -51,6 +54,10 @@ _SPECIAL = (0.0, -0.0, 1.0, -1.0, 1e4, -1e4, 1e-6, -1e-6)
 _SUBNORMAL_SHARE = 0.05
 MOST_SUBNORMAL = 64
 """Subnormal numbers of one argument: some processors take a hundred times as long for each."""
+_TF32_BITS = 11, 9
+"""Of the first, third and so on floating arguments, and of the others: bf16 has eight."""
+_TF32_TERMS = 4
+"""Products of such numbers that one sum has, on average: 16 of them are exact in f32."""
 _FEW = 1 / 16
 """Share of an image's elements that are not zero in inputs of the kind `few`."""
 
@@ -143,6 +150,8 @@ def draw(
     """
     if kind == "few":
         return _few(graph, rng, scale)
+    if kind == "tf32":
+        return _wide(graph, rng, scale)
     if kind == "rising" or kind == "falling":
         facts = zip(graph.argument_types, domains(graph), strict=True)
         return tuple(_in_order(t, domain, kind, rng, scale) for t, domain in facts)
@@ -204,6 +213,24 @@ def _few(graph: Graph, rng: np.random.Generator, scale: float) -> tuple[Array, .
         if argument in sizes:
             few = np.where(rng.random(tensor.shape) < _FEW, scale * sizes[argument], 0.0)
             values = values + few if domain.positive else values * few
+        arrays.append(np.asarray(values).astype(numpy_dtype(tensor.dtype)))
+    return tuple(arrays)
+
+
+def _wide(graph: Graph, rng: np.random.Generator, scale: float) -> tuple[Array, ...]:
+    """Odd integers that need the digits of tf32, among zeros; with a `scale` below 1 fewer."""
+    terms = max((terms_of(graph, op) for op in graph.ops), default=0)
+    share = sqrt(scale * min(1.0, _TF32_TERMS / max(1, terms)))
+    bits, arrays = cycle(_TF32_BITS), list[Array]()
+    for tensor, domain in zip(graph.argument_types, domains(graph), strict=True):
+        if not is_float(tensor.dtype):
+            arrays.append(_argument(tensor, domain, "integers", rng, scale))
+            continue
+        half = 1 << (next(bits) - 1)
+        values = half + 2 * rng.integers(0, half // 2, tensor.shape) + 1
+        if not domain.positive:
+            signs = rng.choice((-1, 1), tensor.shape)
+            values = np.where(rng.random(tensor.shape) < share, signs * values, 0)
         arrays.append(np.asarray(values).astype(numpy_dtype(tensor.dtype)))
     return tuple(arrays)
 

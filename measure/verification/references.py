@@ -9,6 +9,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from hlotune.hlo.canonical import graph_of
+from hlotune.hlo.default_precision import leaves_precision
 from hlotune.hlo.graph import Graph
 from hlotune.hlo.kernel import Kernel
 from hlotune.hlo.oracle import Oracle, OracleInTiles, Reference, rounding
@@ -79,6 +80,7 @@ _TRIED: dict[InputKind, tuple[float, ...]] = {
     "integers": (4.0, 1.0),
     "few": (1.0, 1 / 16, 16.0, 1 / 256),
     "whole": (1.0,),
+    "tf32": (1.0, 1 / 4, 1 / 16),
 }
 _MOST_ALIKE = 0.75
 """The share of equal results above which inputs of few terms tell too little."""
@@ -164,7 +166,7 @@ class Case:
     @property
     def suits(self) -> bool:
         """Whether integers are exact, and most results of few terms unlike each other."""
-        if self.kind == "integers":
+        if self.kind in ("integers", "tf32"):
             return self.is_exact
         return self.kind != "few" or self.alike <= _MOST_ALIKE
 
@@ -344,6 +346,13 @@ class References:
             if not (sparse and result in rounded):
                 found.append(whole_sums(oracle, result, way, rng, sparse=sparse))
         return tuple(s for s in found if s is not None)
+
+    @cached_property
+    def rounds_operands(self) -> bool:
+        """Whether f32 operands of some product may be rounded to tf32, and no further."""
+        left = (op for op in self.graph.ops if leaves_precision(op))
+        narrows = any(self.graph.types[v].dtype == "f32" for op in left for v in op.operands)
+        return narrows and self.f32_operands == "tf32"
 
     @cached_property
     def compares_more_as_whole(self) -> bool:

@@ -174,6 +174,21 @@ def test_a_kernel_that_rounds_its_operands_is_right_and_one_that_loses_a_term_is
     assert "cancels or rounds: allow standard numerics" in strict.message
 
 
+def test_a_kernel_that_rounds_its_operands_to_bf16_is_wrong(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def narrow(x: jax.Array) -> jax.Array:
+        return lax.reduce_precision(x, 8, 7)
+
+    task = task_of(jnp.dot, INTERPRETED)
+    found = verified(task, narrow, "tf32")
+    assert isinstance(found, Failure) and "tf32 inputs, exact bits demanded" in found.message
+    case = References(task.kernel, "tf32").case("tf32")
+    assert case.is_exact and np.count_nonzero(case.expected[0].reference.value) > 400
+    monkeypatch.setattr(References, "rounds_operands", False)
+    assert isinstance(verified(task, narrow, "tf32"), Verdict), "no other set shows it"
+
+
 def test_a_whole_program_may_round_as_xla_does_and_not_much_more() -> None:
     """Many terms are judged beside the default, few by the bound."""
 
