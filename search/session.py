@@ -406,7 +406,7 @@ class Session:
             model=self.experience.model,
             builder=self.builder,
             referee=self.runner,
-            compile_together=getattr(self.runner, "compile_together", None),
+            compile_together=self.runner.compile_together,
             database=self.database,
             run=self.run,
             opened=opened,

@@ -30,6 +30,23 @@ class Builder(Protocol):
 
 
 class Runner(Protocol):
+    @property
+    def width(self) -> int:
+        """Candidates that it measures at a time: one on each of its devices."""
+        ...
+
+    def compile_together(
+        self,
+        objects: Sequence[tuple[Kernel, Built | Failure]],
+        *,
+        cache: CacheMode | None = None,
+        spread: bool = False,
+    ) -> None:
+        """Compiles what was built at the same time, on devices where that helps: ahead of
+        comparisons, or, with `spread`, for the device that `measure` will have measure each.
+        """
+        ...
+
     def measure(
         self,
         kernel: Kernel,
@@ -151,10 +168,6 @@ class KernelTuner:
         self.experience, self._group = experience, group
         self._builder, self._runner, self._record = builder, runner, record
         self._cache, self._numerics, self._clock, self._probe = cache, numerics, clock, probe
-        self._together: int = getattr(runner, "width", 1)
-        """Candidates that a runner of several devices measures at a time."""
-        self._compile_together = getattr(runner, "compile_together", None)
-        """The method of the runner that compiles a batch at once, if it has one."""
         self._usable: list[Trial] = []
         self._failed: set[Schedule] = set()
         """Schedules that are never champions, not even where they were timed before."""
@@ -300,13 +313,13 @@ class KernelTuner:
             chunk = candidates[start : start + CHUNK]
             before_s = self._clock()
             builts = self._builder.build(chunk)
-            if self._compile_together is not None:
-                self._compile_together([(self.kernel, b) for b in builts], cache=self._cache)
+            together = [(self.kernel, b) for b in builts]
+            self._runner.compile_together(together, cache=self._cache, spread=True)
             if self.took.build_s is None:
                 self.took.build_s = (self._clock() - before_s) / len(chunk)
             built = list(zip(chunk, builts, strict=True))
-            for first in range(0, len(built), self._together):
-                some = built[first : first + self._together]
+            for first in range(0, len(built), self._runner.width):
+                some = built[first : first + self._runner.width]
                 before_s = self._clock()
                 found = self._runner.measure(self.kernel, some, cache=self._cache, limit_s=limit_s)
                 if self.took.goes_on:  # each alone on its device, as it would be in a final

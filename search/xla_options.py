@@ -73,6 +73,17 @@ class Trials:
     def build(self, candidates: Sequence[Candidate]) -> list[Built | Failure]:
         return [Built(b"", 0, (), 0, 1) for _ in candidates]
 
+    width = 1
+
+    def compile_together(
+        self,
+        objects: Sequence[tuple[Kernel, Built | Failure]],
+        *,
+        cache: CacheMode | None = None,
+        spread: bool = False,
+    ) -> None:
+        """Nothing: a process of its own compiles each trial."""
+
     def measure(
         self,
         kernel: Kernel,

@@ -62,6 +62,19 @@ class SimulatedDevice:
         """The object is the number of seconds that a call will take, as text."""
         return [self._built(c) for c in candidates]
 
+    @property
+    def width(self) -> int:
+        return 1
+
+    def compile_together(
+        self,
+        objects: Sequence[tuple[Kernel, Built | Failure]],
+        *,
+        cache: CacheMode | None = None,
+        spread: bool = False,
+    ) -> None:
+        """Nothing: a call takes as long as its object says."""
+
     def measure(
         self,
         kernel: Kernel,

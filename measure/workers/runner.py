@@ -89,13 +89,26 @@ class ProcessRunner:
         mode, limit = cache or self.cache, limit_s or _LIMIT_S
         return [Trial(c, self._outcome(kernel, c, built, mode, limit)) for c, built in objects]
 
+    @property
+    def width(self) -> int:
+        """Candidates that are measured at a time."""
+        return 1
+
     def compile_together(
-        self, objects: Sequence[tuple[Kernel, Built | Failure]], *, cache: CacheMode | None = None
+        self,
+        objects: Sequence[tuple[Kernel, Built | Failure]],
+        *,
+        cache: CacheMode | None = None,
+        spread: bool = False,
     ) -> None:
         """Has the worker of a device other than a CPU compile what was built of kernels, and their
         defaults, at the same time.
 
         Where that ends the worker, each is compiled alone: the one that did it fails then.
+
+        Args:
+            spread: whether `measure` is called with them next, in this order: of several devices
+                each compiles those that it will measure.
         """
         right = [(k, b.to_bytes()) for k, b in objects if isinstance(b, Built)]
         if isinstance(self.target, CpuTarget) or len(right) < 2:

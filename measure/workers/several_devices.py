@@ -2,10 +2,9 @@
 
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
-from queue import Empty, SimpleQueue
+from threading import Event
 from typing import Any
 
 from hlotune.codegen.built import Built
@@ -73,13 +72,23 @@ class SeveralDevices(ProcessRunner):
             other.close()
 
     def compile_together(
-        self, objects: Sequence[tuple[Kernel, Built | Failure]], *, cache: CacheMode | None = None
+        self,
+        objects: Sequence[tuple[Kernel, Built | Failure]],
+        *,
+        cache: CacheMode | None = None,
+        spread: bool = False,
     ) -> None:
-        """As `ProcessRunner.compile_together`, by the workers of all devices."""
+        """As `ProcessRunner.compile_together`; without `spread` by the first device, which compares
+        alone.
+        """
         own = super().compile_together
+        if not spread:
+            own(objects, cache=cache)
+            return
         each = [own, *(other.compile_together for other in self._others)]
+        parts = [objects[number :: self.width] for number in range(self.width)]
         with ThreadPoolExecutor(self.width) as threads:
-            list(threads.map(lambda compile: compile(objects, cache=cache), each))
+            list(threads.map(lambda compile, part: compile(part, cache=cache), each, parts))
 
     def measure(
         self,
@@ -89,23 +98,24 @@ class SeveralDevices(ProcessRunner):
         cache: CacheMode | None = None,
         limit_s: float | None = None,
     ) -> list[Trial]:
-        """As `ProcessRunner.measure`; each device takes the next candidate when it is free."""
-        waiting: SimpleQueue[int] = SimpleQueue()
-        for number in range(len(objects)):
-            waiting.put(number)
-        trials = dict[int, Trial]()
+        """As `ProcessRunner.measure`; of several candidates each device takes every `width`-th, as
+        it has compiled these.
+        """
+        trials, ends = dict[int, Trial](), Event()
         own, before_s = super().measure, self._waits_s()
 
-        def work(measure: Any) -> None:
-            for number in _taken(waiting):
+        def work(first: int, measure: Any) -> None:
+            for number in range(first, len(objects), self.width):
+                if ends.is_set():
+                    return
                 (trials[number],) = measure(kernel, [objects[number]], cache=cache, limit_s=limit_s)
 
         with ThreadPoolExecutor(self.width) as threads:
             try:
-                list(threads.map(work, [own, *(other.measure for other in self._others)]))
+                each = [own, *(other.measure for other in self._others)]
+                list(threads.map(work, range(self.width), each))
             except BaseException:
-                for _ in _taken(waiting):
-                    pass  # nothing new begins
+                ends.set()  # nothing new begins
                 self.close()
                 raise
         waited_s = [now - before for now, before in zip(self._waits_s(), before_s, strict=True)]
@@ -114,12 +124,6 @@ class SeveralDevices(ProcessRunner):
 
     def _waits_s(self) -> list[float]:
         return [runner._turns.waited_s for runner in (self, *self._others)]
-
-
-def _taken(waiting: "SimpleQueue[int]") -> Iterator[int]:
-    with suppress(Empty):
-        while True:
-            yield waiting.get_nowait()
 
 
 def _turns(

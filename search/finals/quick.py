@@ -72,7 +72,7 @@ class Quick:
     """The seconds that are left for kernels."""
     done: Decided
     """Takes note of each kernel that is decided."""
-    compile_together: Callable[[Sequence[tuple[Kernel, Built | Failure]]], None] | None = None
+    compile_together: Callable[[Sequence[tuple[Kernel, Built | Failure]]], None]
     """Compiles what was built of several kernels at the same time, on devices where that helps."""
     finals: dict[str, Final] = field(default_factory=dict)
     """By the keys of the kernels that are decided."""
@@ -96,9 +96,8 @@ class Quick:
             chosen = list(self._chosen(tasks[start : start + TOGETHER]))
             start_s = self.clock()
             builts = self.builder.build([candidate for _, candidate in chosen])
-            if self.compile_together is not None:
-                kernels = (task.kernel for task, _ in chosen)
-                self.compile_together(list(zip(kernels, builts, strict=True)))
+            kernels = (task.kernel for task, _ in chosen)
+            self.compile_together(list(zip(kernels, builts, strict=True)))
             build_s = (self.clock() - start_s) / max(1, len(chosen))
             for (task, candidate), built in zip(chosen, builts, strict=True):
                 if not self._has_time():

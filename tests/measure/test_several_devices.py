@@ -3,6 +3,7 @@
 import json
 import threading
 import time
+from inspect import signature
 from itertools import combinations
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,17 +13,24 @@ import jax
 import pytest
 
 from hlotune.codegen.built import Built
+from hlotune.hlo.kernel import Kernel
 from hlotune.measure.machine import machine_lock
 from hlotune.measure.machine.devices import devices_like
 from hlotune.measure.machine.machine_lock import Turns
 from hlotune.measure.machine.targets import host_target
+from hlotune.measure.simulated.device import SimulatedDevice
 from hlotune.measure.trial import Candidate, Failure, Measurement, Trial
+from hlotune.measure.workers.runner import ProcessRunner
 from hlotune.measure.workers.several_devices import VISIBLE, SeveralDevices, visible_devices
 from hlotune.schedules.errors import TargetError
 from hlotune.schedules.targets.gpu import gpu_target
 from hlotune.schedules.targets.tpu import tpu_target
+from hlotune.search.tuner import Runner
+from hlotune.search.xla_options import Trials
 from tests.support.noting_device import command
 from tests.support.recorded import KERNEL, schedule
+from tests.support.sessions import FakeDevice
+from tests.support.tuners import FakeRunner
 
 H200 = gpu_target("cuda:h200")
 BUILT = Built(object=b"", scratch_bytes=0, packed=(), flops=0, threads=1, algorithm="blocks",
@@ -112,6 +120,38 @@ def test_a_run_has_waited_as_long_as_the_device_that_waited_longest(tmp_path: Pa
         runner.measure(KERNEL, OBJECTS)
     thread.join()
     assert 0.2 < run.waited_s < 0.6
+
+
+def test_each_device_compiles_what_it_will_measure(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    asked = list[tuple[str, int]]()
+
+    def ask(
+        runner: ProcessRunner, do: str, kernel: Kernel, mode: str, extra: Any, *_: Any, **__: Any
+    ) -> None:
+        asked.append((name[id(runner)], len(extra["sizes"])))
+
+    monkeypatch.setattr(ProcessRunner, "_ask", ask)
+    with SeveralDevices(H200, (0, 1), command=command(tmp_path / "notes")) as runner:
+        name = {id(r): str(n) for n, r in enumerate((runner, *runner._others))}
+        kernels = [(KERNEL, built) for _, built in OBJECTS[:5]]
+        runner.compile_together(kernels, spread=True)
+        assert sorted(asked) == [("0", 3), ("1", 2)]
+        asked.clear()
+        runner.compile_together(kernels)
+        assert asked == [("0", 5)], "comparisons are the first device's"
+
+
+@pytest.mark.parametrize(
+    "kind", [ProcessRunner, SeveralDevices, SimulatedDevice, Trials, FakeRunner, FakeDevice]
+)
+def test_every_runner_has_the_verbs_of_its_protocol(kind: type) -> None:
+    """An `isinstance` of structure would not see parameters; their names are compared."""
+    for verb in ("compile_together", "measure"):
+        wanted, found = (list(signature(getattr(c, verb)).parameters) for c in (Runner, kind))
+        assert found == wanted, verb
+    assert hasattr(kind, "width")
 
 
 def test_devices_that_somebody_chose_are_those(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -228,7 +228,9 @@ def test_a_batch_ends_after_a_few_timeouts_in_a_row() -> None:
 
 def test_trials_that_devices_measured_at_the_same_time_are_all_kept() -> None:
     class Several(FakeRunner):
-        width = 3
+        @property
+        def width(self) -> int:
+            return 3
 
         def measure(
             self, kernel: Kernel, objects: Sequence[tuple[Candidate, Built | Failure]], **_: Any

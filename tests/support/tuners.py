@@ -42,6 +42,19 @@ class FakeRunner:
         self.hangs = False
         self.limits_s: list[float | None] = []
 
+    @property
+    def width(self) -> int:
+        return 1
+
+    def compile_together(
+        self,
+        objects: Sequence[tuple[Kernel, Built | Failure]],
+        *,
+        cache: CacheMode | None = None,
+        spread: bool = False,
+    ) -> None:
+        """Nothing is compiled here."""
+
     def measure(
         self,
         kernel: Kernel,
