@@ -2,11 +2,13 @@
 
 import time
 from itertools import accumulate
-from math import inf
+from math import inf, prod
+from typing import cast
 
 from hlotune.hlo.graph import Graph, Op
 from hlotune.hlo.oracle.contraction import terms_of
 from hlotune.hlo.oracle.request import OutOfTime
+from hlotune.hlo.to_compute.cumulative import cumulative
 
 ELEMENT = 100
 """An element of an operand or a result takes as long as so many products."""
@@ -14,7 +16,7 @@ EARLY = 0.1
 """The share of its time after which the oracle may give up."""
 HOPELESS = 2.0
 """It does where it would take so many times as long as it has."""
-LOOP = "stablehlo.while"
+LOOP, WINDOWS = "stablehlo.while", "stablehlo.reduce_window"
 
 
 class Pace:
@@ -36,7 +38,15 @@ class Pace:
             raise OutOfTime
 
 
+def _taps(graph: Graph, op: Op) -> int:
+    """How many elements the oracle copies for each result: those of its window."""
+    if op.name != WINDOWS or cumulative(graph, op):
+        return 0
+    return prod(cast(tuple[int, ...], op["window_dimensions"]))
+
+
 def _work(graph: Graph, op: Op) -> int:
     elements = sum(graph.types[v].elements for v in (*op.operands, *op.results))
+    elements += _taps(graph, op) * sum(graph.types[v].elements for v in op.results)
     products = terms_of(graph, op) * sum(graph.types[v].elements for v in op.results)
     return ELEMENT * elements + products

@@ -52,3 +52,19 @@ def test_the_oracle_gives_up_where_an_eighth_takes_half_of_its_time(
 def test_of_loops_nobody_knows_how_long_they_take(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = graph_of(rounds, [ONES])
     assert not gives_up(graph, 1, 9.0, 10.0, monkeypatch)
+
+
+def test_windows_take_as_long_as_they_have_taps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two sums of 64 elements each are most of the work ahead of 32 elementwise operations."""
+
+    def pooled(x: Any) -> Any:
+        for _ in range(2):
+            x = jax.lax.reduce_window(x, 0.0, jax.lax.add, (8, 8), (1, 1), "SAME")
+        for _ in range(32):
+            x = jax.numpy.sin(x)
+        return x
+
+    graph = graph_of(pooled, [ONES])
+    behind = 1 + max(n for n, op in enumerate(graph.ops) if op.name == "stablehlo.reduce_window")
+    assert not gives_up(graph, behind, 8.0, 10.0, monkeypatch), "two thirds of the work are done"
+    assert gives_up(graph, behind, 14.0, 10.0, monkeypatch)
