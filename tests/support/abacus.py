@@ -123,7 +123,9 @@ class AbacusBench(JaxBench):
         seconds = float(built.object.decode().partition("\n")[0])
         return Subject(lambda: seconds, lambda: 0.0)
 
-    def default(self, clock: Clock = "kernel", *, is_long: bool = False) -> tuple[Subject, ...]:
+    def default(
+        self, clock: Clock = "kernel", *, is_long: bool = False, baked: bool = True
+    ) -> tuple[Subject, ...]:
         (measured,) = super().default()
         assert measured.call() > 0
         return (Subject(lambda: DEFAULT_S, lambda: 0.0),)
