@@ -9,6 +9,9 @@ import numpy as np
 import pytest
 
 from benchmarks.row_kernels import OF_ROWS, log_softmax, softmax
+from hlotune.codegen.llvm.function import Function, Module
+from hlotune.codegen.llvm.math.operations import apply
+from hlotune.codegen.llvm.math.values import Value
 from hlotune.hlo.canonical import graph_of
 from hlotune.hlo.frontends.program import load
 from hlotune.hlo.sites.sites import sites
@@ -62,6 +65,39 @@ def test_quotients_by_one_number_a_row_are_those_of_a_division(dtype: str) -> No
     error = np.abs(got.astype(np.longdouble) - wanted.astype(np.longdouble))
     unit = np.abs(wanted.astype(np.longdouble)) * EPSILON[dtype]
     assert (error <= unit).all()
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+@pytest.mark.parametrize("op", ["maximum", "minimum"])
+def test_extremes_of_zeros_infinities_and_nan_are_those_of_ieee_754(op: str, dtype: str) -> None:
+    edges = np.resize(np.array([*EDGES, -np.nan, 1.0], TYPES[dtype]), 32)
+    first, second = (np.ascontiguousarray(x) for x in np.meshgrid(edges, edges))
+    axes = Axis("i", edges.size), Axis("j", edges.size)
+    args = tuple(Load(name, (ROW, COLUMN), dtype) for name in ("a0", "a1"))
+    stage = Stage("out", axes, (), (Store("y0", (ROW, COLUMN)),), (Apply(op, args, dtype),))
+    tensors = [Tensor(name, first.shape, dtype, "argument") for name in ("a0", "a1")]
+    result = Tensor("y0", first.shape, dtype, "result")
+    got = vectorized(Compute((*tensors, result), (stage,)), first, second).reshape(first.shape)
+    wanted = getattr(np, op)(first, second)
+    zeros = (first == 0) & (second == 0)
+    signs = np.signbit(first), np.signbit(second)
+    negative = signs[0] & signs[1] if op == "maximum" else signs[0] | signs[1]
+    assert np.array_equal(got, wanted, equal_nan=True)
+    assert np.array_equal(np.signbit(got)[zeros], negative[zeros])
+    assert zeros.sum() == 64
+
+
+def test_extremes_of_two_unknown_vectors_are_three_instructions() -> None:
+    def called_for(lanes: int, feature: str, *names: str) -> list[str]:
+        module = Module(features=(feature,))
+        operands = tuple(Value(n, "f32", lanes) for n in names)
+        apply(Function(module, "define void @f()"), "maximum", operands, "f32")
+        return list(module.declarations)
+
+    assert called_for(16, "avx512dq", "%a", "%b") == ["llvm.x86.avx512.mask.range.ps.512"]
+    assert called_for(16, "avx512dq", "%a", "zeroinitializer") == ["llvm.maximum.v16f32"]
+    assert called_for(8, "avx512dq", "%a", "%b") == ["llvm.maximum.v8f32"]
+    assert called_for(16, "avx512f", "%a", "%b") == ["llvm.maximum.v16f32"]
 
 
 def test_whole_quotients_are_exact() -> None:
