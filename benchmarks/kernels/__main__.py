@@ -46,7 +46,11 @@ def parsed() -> argparse.Namespace:
                         help="of timing, for each case")  # fmt: skip
     parser.add_argument("--stop", type=float, default=1e9, metavar="SECONDS",
                         help="begin no case after so many seconds")  # fmt: skip
-    parser.add_argument("--missing", action="store_true", help="only cases without a line yet")
+    parser.add_argument(
+        "--missing",
+        action="store_true",
+        help="only cases without a line yet, or without a search where it tunes",
+    )
     parser.add_argument("--print", action="store_true", help="measure nothing")
     parser.add_argument("--folder", type=Path, default=FOLDER)
     return parser.parse_args()
@@ -54,7 +58,8 @@ def parsed() -> argparse.Namespace:
 
 def measure(cases: Sequence[Case], options: argparse.Namespace, path: Path) -> None:
     start_s, target = time.monotonic(), host_target()
-    done = {x.case for x in kept.lines(path, CASES)} if options.missing else set[str]()
+    known = kept.lines(path, CASES) if options.missing else []
+    done = {x.case for x in known if x.is_done(options.seconds)}
     before = conditions(target, None)
     with ExitStack() as stack:
         workers = [

@@ -51,6 +51,13 @@ class Line:
         peers = {k: s for k, s in self.times_s.items() if k not in (XLA, FIRST, OURS, *PLAIN)}
         return min(peers.items(), key=lambda pair: pair[1]) if peers else None
 
+    def is_done(self, seconds: float) -> bool:
+        """Whether a run that tunes for so many seconds has nothing to add: a line of first
+        candidates alone is no line of a search."""
+        if self.tuning.failure:
+            return False
+        return not seconds or not self.tuning.kernels or self.tuning.wall_s > 0
+
     @property
     def plain_rate(self) -> float | None:
         """Bytes a second of the fastest copy, or of the read where results are few."""

@@ -74,10 +74,14 @@ class Measuring:
     def _prepared(
         self, case: Case, entries: Sequence[Entry]
     ) -> tuple[dict[str, Refusal], dict[str, str]]:
-        """The entries that are not ready or wrong, and what the others say of themselves."""
+        """The entries that are not ready or wrong, and what the others say of themselves.
+
+        Results are held against XLA's, which come first, as they come: of updates of large
+        networks those of all entries together would not fit into memory.
+        """
         refused: dict[str, Refusal] = {}
         notes: dict[str, str] = {}
-        results: dict[str, list[Array]] = {}
+        right: list[Array] | None = None
         with TemporaryDirectory() as name:
             folder = Path(name)
             asked = request(case, folder)
@@ -92,8 +96,13 @@ class Measuring:
                 if entry.label in kept.PLAIN:
                     continue
                 with np.load(path) as file:
-                    results[entry.label] = [file[f"arr_{k}"] for k in range(len(file.files))]
-        return refused | wrong(case, results), notes
+                    results = [file[f"arr_{k}"] for k in range(len(file.files))]
+                path.unlink()
+                if entry.label == kept.XLA:
+                    right = results
+                elif right is not None and (found := wrong(case, right, results)) is not None:
+                    refused[entry.label] = found
+        return refused, notes
 
 
 def request(case: Case, folder: Path) -> dict[str, Any]:
@@ -109,17 +118,12 @@ def request(case: Case, folder: Path) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def wrong(case: Case, results: Mapping[str, Sequence[Array]]) -> dict[str, Refusal]:
-    """Results that are not XLA's."""
-    right = results.get(kept.XLA)
-    if right is None:
-        return {}
-    compared = {k: furthest(right, found) for k, found in results.items() if k != kept.XLA}
-    return {
-        label: Refusal("wrong_result", f"differs from XLA's by {found:.2g} of the largest")
-        for label, found in compared.items()
-        if not found <= case.tolerance
-    }
+def wrong(case: Case, right: Sequence[Array], results: Sequence[Array]) -> Refusal | None:
+    """Why results are refused that are not XLA's; None where they are."""
+    found = furthest(right, results)
+    if found <= case.tolerance:
+        return None
+    return Refusal("wrong_result", f"differs from XLA's by {found:.2g} of the largest")
 
 
 def furthest(right: Sequence[Array], found: Sequence[Array]) -> float:

@@ -126,11 +126,20 @@ def test_the_last_line_of_a_case_counts(tmp_path: Path) -> None:
     assert len(path.read_text(encoding="utf-8").splitlines()) == 3
 
 
+def test_a_run_that_tunes_takes_cases_again_that_have_first_candidates_alone() -> None:
+    searched = replace(LINE, tuning=replace(LINE.tuning, wall_s=14.0))
+    nothing = replace(LINE, tuning=Tuning())
+    assert LINE.is_done(0.0) and not LINE.is_done(14.0)
+    assert searched.is_done(14.0) and searched.is_done(0.0) and nothing.is_done(14.0)
+    assert not replace(LINE, tuning=Tuning(failure="no end within 254 s")).is_done(0.0)
+
+
 def test_results_that_are_not_xlas_are_refused() -> None:
     case, right = CASES["softmax 512x1024"], [np.ones((2, 2), np.float32)]
-    found = {kept.XLA: right, "good": right, "bad": [right[0] * 1.1], "few": []}
-    refused = wrong(case, found)
-    assert set(refused) == {"bad", "few"} and refused["bad"].kind == "wrong_result"
+    assert wrong(case, right, [right[0].copy()]) is None
+    for found in ([right[0] * 1.1], []):
+        refused = wrong(case, right, found)
+        assert refused is not None and refused.kind == "wrong_result"
     assert furthest([np.zeros(3)], [np.zeros(3)]) == 0
 
 
