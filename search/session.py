@@ -20,12 +20,13 @@ from hlotune.schedules.spaces.space import Configs, Space
 from hlotune.schedules.steps.schedule import DEFAULT, XLA
 from hlotune.schedules.targets.limit import limit_of
 from hlotune.schedules.targets.target import Properties, Target
+from hlotune.search.budget.account import searched_s
 from hlotune.search.budget.budget import DEFAULTS_SHARE, ORACLE_SHARE, Limits, less, needed_s
 from hlotune.search.budget.reserve import Reserve
 from hlotune.search.budget.spending import RIVALS_UNTIL, Contest, Decided, Opening, Spending
 from hlotune.search.finals.closing import Closing, Comparing, Verdict, judged, left_out, missed_by
 from hlotune.search.finals.decide import Deciding
-from hlotune.search.finals.finals import Referee
+from hlotune.search.finals.finals import Keep, Referee, keep_nothing
 from hlotune.search.finals.quick import Quick, firsts_by_liking
 from hlotune.search.learning.transfer import Kin, kin, lent, recorded, teach
 from hlotune.search.progress import Event, KernelSkipped, KernelStopped, Progress, Started
@@ -97,6 +98,8 @@ class Session:
     """How far the default's own result of a kernel is off; None where that is not known."""
     others: Callable[[], float | None] = lambda: None
     """The share of the processors that other processes took; None where that is not known."""
+    keep: Keep = keep_nothing
+    """Keeps the code of winners."""
     turns: Turns = field(default_factory=Turns)
     """Turns of the builder and the runner, which say how long they waited."""
     is_unrolled: bool = False
@@ -132,7 +135,7 @@ class Session:
         for skip in skipped:
             self._tell(KernelSkipped(label=skip.label, reason=skip.reason))
         contests, opening = self._contests(tasks)
-        prepared_s = self.passed_s - searched_s(contests)
+        prepared_s = self.passed_s - searched_s(c.tuner.account for c in contests)
         decided = Decided()
         reserve = Reserve(contests, self.limits.seconds, self.whole, decided)
         self._reserve, quick = reserve, self._quick(tasks, reserve)
@@ -407,6 +410,7 @@ class Session:
             builder=self.builder,
             referee=self.runner,
             compile_together=self.runner.compile_together,
+            keep=self.keep,
             database=self.database,
             run=self.run,
             opened=opened,
@@ -481,6 +485,7 @@ class Session:
             interrupted=self.interrupted,
             settled=self.settled,
             quick_finals=quick.finals_of,
+            keep=self.keep,
         )
         self._closed_from_s = self.passed_s
         finals = deciding.decide()
@@ -490,8 +495,3 @@ class Session:
         self._closed_from_s = max([self._closed_from_s, *ended_s])
         self._searched = bool(spending.spent)
         return finals
-
-
-def searched_s(contests: Sequence[Contest]) -> float:
-    """The seconds of all batches of the run, also of those before it was resumed."""
-    return sum(entry.wall_s for c in contests for entry in c.tuner.account)

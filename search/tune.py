@@ -10,6 +10,7 @@ from typing import SupportsIndex
 from hlotune.costmodel.model import MODELS
 from hlotune.costmodel.pretrained import Start, start, untrained
 from hlotune.deploy.accuracy import require_known_calls
+from hlotune.deploy.kept_code import keep
 from hlotune.hlo.frontends.program import Program, require_loaded
 from hlotune.hlo.sites.sites import Site, sites
 from hlotune.measure.machine.devices import devices_like, require_shared, target_here
@@ -212,6 +213,7 @@ def searched(
             others=others.share,
             model_words=choices.begun.words,
             is_unrolled=bool(program.unrolled),
+            keep=lambda kernel, schedule, built: keep(kernel, schedule, target, built),
             resumed=interrupted is not None,
         )
         with records.keeping(run, choices.progress):

@@ -4,7 +4,7 @@ A run that is resumed reads from it how the budget was spent, and so makes the c
 never stopped.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import astuple, dataclass
 
 import numpy as np
@@ -25,6 +25,11 @@ class Entry:
     """The best time of the kernel after the batch."""
     probe_s: float = 0.0
     """Median of a fixed probe's time beside its trials; 0 where it was not timed."""
+
+
+def searched_s(accounts: Iterable[Sequence[Entry]]) -> float:
+    """The seconds of all batches of a run, also of those before it was resumed."""
+    return sum(entry.wall_s for account in accounts for entry in account)
 
 
 def sealed(state: bytes, entries: Sequence[Entry]) -> bytes:

@@ -14,7 +14,7 @@ from hlotune.schedules.numerics import Numerics
 from hlotune.schedules.steps.schedule import DEFAULT, Schedule
 from hlotune.search.budget.reserve import Reserve
 from hlotune.search.budget.spending import Contest, Decided
-from hlotune.search.finals.finals import Referee, final
+from hlotune.search.finals.finals import Keep, Referee, final, keep_nothing
 from hlotune.search.progress import Finalising, KernelSkipped, Progress
 from hlotune.search.tuner import Builder
 from hlotune.tuning_logs.database import Conditions, Database
@@ -65,6 +65,7 @@ class Deciding:
     settled: bool
     quick_finals: Callable[[Sequence[Contest]], Mapping[int, Final]]
     """The finals of kernels that were decided by their first candidates, by their places."""
+    keep: Keep = keep_nothing
     finals: dict[int, Final | None] = field(default_factory=dict)
     """The final of each kernel that had its turn, by the kernel's place among the contests; None
     where the kernel stays undecided.
@@ -164,7 +165,8 @@ class Deciding:
         and does not end the run.
         """
         try:
-            return final(contest, self.builder, self.referee, pairs, self._standing(contest))
+            stands = self._standing(contest)
+            return final(contest, self.builder, self.referee, pairs, stands, self.keep)
         except Exception as error:
             self.progress(KernelSkipped(label=contest.task.label, reason=reason_alone(error)))
             return None

@@ -1,6 +1,6 @@
 """The final of each kernel: its champions against the default, timed in turns."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import isinf
 from typing import Protocol
@@ -33,6 +33,12 @@ an interval for each of three candidates.
 """
 
 Object = tuple[Candidate, Built | Failure]
+Keep = Callable[[Kernel, Schedule, Built], None]
+"""Keeps code that was verified as a winner's is."""
+
+
+def keep_nothing(kernel: Kernel, schedule: Schedule, built: Built) -> None:
+    """Keeps no code."""
 
 
 class Referee(Protocol):
@@ -65,12 +71,13 @@ def final(
     referee: Referee,
     pairs: int,
     standing: Schedule | None = None,
+    keep: Keep = keep_nothing,
 ) -> Final | None:
     """Decides one kernel; None where none of its champions works when looked at closely.
 
     A champion that fails is recorded as a failure, and is never champion again.  `standing` is the
-    schedule that an earlier run decided for.  Raises ProgramError where the default cannot be
-    timed.
+    schedule that an earlier run decided for.  A winner's code is given to `keep`.  Raises
+    ProgramError where the default cannot be timed.
     """
     tuner = contest.tuner
     before = heat(tuner) if pairs > FEWEST_PAIRS else Heat()
@@ -82,8 +89,17 @@ def final(
         objects = list(zip(candidates, builder.build(candidates), strict=True))
         if contenders := survivors(contest, objects, referee, pairs):
             wrong = is_wrong(contest.default_error)
-            return decided(contest.task, contenders, over_wrong=wrong)
+            found = decided(contest.task, contenders, over_wrong=wrong)
+            keep_winner(contest.task.kernel, found, contenders, keep)
+            return found
     return None
+
+
+def keep_winner(kernel: Kernel, found: Final, contenders: Sequence[Contender], keep: Keep) -> None:
+    """Keeps the code of the schedule that won, so that a program with it need not build it."""
+    if found.won:
+        code = next(c.built for c in contenders if c.candidate.schedule == found.schedule)
+        keep(kernel, found.schedule, code)
 
 
 def entrants(

@@ -20,8 +20,11 @@ from hlotune.search.budget.spending import Contest, Decided
 from hlotune.search.finals.finals import (
     FEWEST_PAIRS,
     Contender,
+    Keep,
     Referee,
     decided,
+    keep_nothing,
+    keep_winner,
     meetings,
 )
 from hlotune.search.tasks import Task
@@ -74,6 +77,7 @@ class Quick:
     """Takes note of each kernel that is decided."""
     compile_together: Callable[[Sequence[tuple[Kernel, Built | Failure]]], None]
     """Compiles what was built of several kernels at the same time, on devices where that helps."""
+    keep: Keep = keep_nothing
     finals: dict[str, Final] = field(default_factory=dict)
     """By the keys of the kernels that are decided."""
     _tried: set[str] = field(default_factory=set)
@@ -134,6 +138,7 @@ class Quick:
             (found,) = contenders
             contest = self.opened(task, found.default, Trial(found.candidate, found.measured))
             final = decided(task, contenders)
+            keep_winner(task.kernel, final, contenders, self.keep)
         except Exception:
             return None
         self.database.record_final(self.run, task.kernel, final)

@@ -81,6 +81,12 @@ def test_every_kernel_has_a_final_where_the_budget_is_too_short_to_search_all(
         assert decision(database, kernel.key, **UNDER).schedule.algorithm != XLA
 
 
+def test_the_code_of_winners_is_kept(database: Database) -> None:
+    kept = list[str]()
+    result = run(database, TASKS, Telling(), limits=SHORT, keep=lambda k, *_: kept.append(k.key))
+    assert set(kept) == {k.key for k in result.won}
+
+
 def test_kernels_of_quick_finals_are_compiled_together_before_they_are_compared(
     database: Database,
 ) -> None:

@@ -21,6 +21,7 @@ from hlotune.schedules.ir.expr import Affine, Apply, Load
 from hlotune.schedules.steps.schedule import Schedule
 from hlotune.schedules.targets.target import Properties, Toolchain
 from hlotune.search.budget.budget import Limits
+from hlotune.search.finals.finals import Keep, keep_nothing
 from hlotune.search.progress import Event
 from hlotune.search.result import TuneResult
 from hlotune.search.resume_queries import passed_s
@@ -213,6 +214,7 @@ def run(
     model: CostModel | None = None,
     default_errors: Mapping[str, float] | None = None,
     wrong_default: str = "",
+    keep: Keep = keep_nothing,
 ) -> TuneResult:
     """A run by the device's clock; `resume` is the id of one that was interrupted.
 
@@ -242,6 +244,7 @@ def run(
         others=lambda: others_share,
         agreement=lambda kernel: agreed(default_errors or {}, tasks, kernel),
         wrong_default=lambda: wrong_default,
+        keep=keep,
         turns=turns or Turns(),
         resumed=resume is not None,
     )
