@@ -6,6 +6,7 @@ variable it reads, once.  Integer values are `Affine` expressions over SSA names
 known.
 """
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from hlotune.schedules.ir.expr import Affine, Terms
 from hlotune.schedules.targets.machine_rates import COMMON, MachineRates
 
 Lines = list["str | Lines"]
+_NAME = re.compile(r"%[\w.]+")
 
 
 @dataclass(slots=True)
@@ -86,6 +88,8 @@ class Function:
         self._body: Lines = []
         self._out = self._body
         self._heads: list[Head] = []
+        self._depths: dict[str, int] = {}
+        """By name, the depth that what was hoisted stands at."""
         self._open_head()
 
     # text -----------------------------------------------------------------------------------------
@@ -119,6 +123,15 @@ class Function:
             name = self.local[text] = self.op(text)
         return name
 
+    def once_for_its_operands(self, text: str) -> str:
+        """As `once`; where its operands were hoisted, ahead of the same loops as the innermost of
+        them, as LLVM leaves comparisons of scalars and what is made of them in the loop."""
+        depths = [self._depths.get(name) for name in _NAME.findall(text)]
+        known = [d for d in depths if d is not None]
+        if known and len(known) == len(depths) and max(known) < self.depth:
+            return self.hoisted(max(known), text)
+        return self.once(text)
+
     def forget(self) -> None:
         """Ends the reuse of values in this block: what was loaded need not stay in registers."""
         self.local, self.kept = {}, {}
@@ -142,6 +155,7 @@ class Function:
         name = head.values.get(text)
         if name is None:
             name = head.values[text] = self.name()
+            self._depths[name] = depth
             head.lines.append(f"  {name} = {text}")
         return name
 

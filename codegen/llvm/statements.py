@@ -61,7 +61,7 @@ class Statements:
                 case Read():
                     names.append(loads[step.load].read().name)
                 case Once():
-                    names.append(self.f.once(step.line.filled(names)))
+                    names.append(self.f.once_for_its_operands(step.line.filled(names)))
                 case Old():
                     names.append(self._old(s, step.store, frame, like, at).name)
                 case Put():

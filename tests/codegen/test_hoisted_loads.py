@@ -15,8 +15,21 @@ TARGET = TARGETS["znver4"]
 def test_the_sum_of_a_row_is_loaded_ahead_of_the_loop_over_its_quotients() -> None:
     lines = emitted()
     quotient = next(n for n, line in enumerate(lines) if "fdiv float" in line)
-    loop = max(n for n, line in enumerate(lines[:quotient]) if line.startswith("loop"))
+    loop = next(n for n, line in enumerate(lines) if n > quotient and line.startswith("loop"))
     assert load_of(quotient) < loop
+
+
+def test_what_is_made_of_the_sum_alone_stands_ahead_of_that_loop() -> None:
+    """The parts of its reciprocal: in the loop are a load, two products and a store a vector."""
+    lines = emitted()
+    quotient = next(n for n, line in enumerate(lines) if "fdiv float" in line)
+    loop = next(n for n, line in enumerate(lines) if n > quotient and line.startswith("loop"))
+    end = next(n for n, line in enumerate(lines) if n > loop and "br i1" in line)
+    assert any("select i1" in line for line in lines[quotient:loop])
+    body = [line for line in lines[loop:end] if "float" in line]
+    assert len(body) % 4 == 0
+    for how in ("= load <16 x float>", "= fmul <16 x float>", ".fma.v16f32", "store <16 x float>"):
+        assert sum(how in line for line in body) == len(body) // 4
 
 
 def test_the_sum_of_a_row_is_loaded_behind_the_loop_that_adds_it_up() -> None:

@@ -117,6 +117,14 @@ def test_quotients_of_zeros_infinities_and_nan_are_those_of_a_division() -> None
     assert np.array_equal(np.signbit(got[there]), np.signbit(wanted[there]))
 
 
+def test_quotients_by_divisors_whose_reciprocal_is_subnormal_are_off_by_five_at_most() -> None:
+    rng = np.random.default_rng(5)
+    by = (2.0 ** rng.uniform(126, 127.9, 16)).astype(np.float32)
+    x = (2.0 ** rng.uniform(100, 127.9, (16, 400))).astype(np.float32)
+    wanted = x.astype(np.float64) / by[:, None]
+    assert (np.abs(quotients("f32", x, by) - wanted) <= 5 * EPSILON["f32"] * wanted).all()
+
+
 @pytest.mark.parametrize("make", [softmax, log_softmax], ids=lambda f: f.__name__)
 def test_the_sign_of_a_largest_zero_does_not_matter_where_it_is_only_subtracted(make: Any) -> None:
     compute = make(4, 32)
