@@ -169,6 +169,19 @@ class FakeDevice:
     def build(self, candidates: Sequence[Candidate]) -> list[Built | Failure]:
         return [Failure("build", "")] * len(candidates)
 
+    @property
+    def width(self) -> int:
+        return 1
+
+    def compile_together(
+        self,
+        objects: Sequence[tuple[Kernel, Built | Failure]],
+        *,
+        cache: CacheMode | None = None,
+        spread: bool = False,
+    ) -> None:
+        """Nothing is compiled here."""
+
     def measure(
         self,
         kernel: Kernel,
