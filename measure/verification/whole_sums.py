@@ -10,16 +10,17 @@ An epilogue is undone on the result, where it can be.
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from math import sqrt
+from math import prod, sqrt
 from typing import Any
 
 import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
+from hlotune.hlo.default_precision import leaves_precision
 from hlotune.hlo.graph import Graph, TensorType, numpy_dtype
 from hlotune.hlo.oracle import Oracle
-from hlotune.hlo.oracle.bounded import PRECISIONS, Bounded, Float, quantum
+from hlotune.hlo.oracle.bounded import PRECISIONS, Bounded, Float, as_multiplied, quantum
 from hlotune.hlo.oracle.boxes import whole
 from hlotune.hlo.oracle.contraction import terms_of
 from hlotune.hlo.oracle.projection import (
@@ -45,6 +46,9 @@ NARROW_DIGITS = 12
 """Sums of so few digits need operands that are mostly zeros."""
 ROUNDED_DIGITS = 5
 """Digits that are put by for an epilogue that rounds: it is undone to the nearest integer."""
+MOST_MOVED = 1 / 64
+"""The part of the grid that the bound of another operand may be: kernels may be off by some
+bounds, and several steps may be."""
 SPARE = 4
 """Sums of sparse operands have so many times fewer terms that are not zero than they may."""
 LEAST_AVERAGE = 16.0
@@ -140,7 +144,12 @@ def whole_sums(
     tensors = [graph.types[v] for v in (*op.operands, *op.results)]
     if dimension is None or max(t.elements for t in tensors) > MOST_ELEMENTS:
         return None
-    operands = [oracle.value(v, whole(graph.types[v].shape)) for v in op.operands]
+    if not all(_some(oracle, v).is_exact for v in op.operands):
+        return None
+    operands = [
+        as_multiplied(oracle.value(v, whole(graph.types[v].shape)), leaves_precision(op))
+        for v in op.operands
+    ]
     values = [x.value.astype(np.float64, copy=False) for x in operands]
     grid = _grid(operands)
     if grid is None:
@@ -153,6 +162,11 @@ def whole_sums(
     expected = projected(graph, op, values, dimension, weights)
     known = tuple(None if x is None else x.value.astype(np.float64) for x in others)
     return WholeSums(result, way, known, dimension, weights, grid, expected)
+
+
+def _some(oracle: Oracle, value: int) -> Bounded:
+    """A corner of an operand: one that is computed with an error mostly has it there too."""
+    return oracle.value(value, tuple((0, min(n, 2)) for n in oracle.graph.types[value].shape))
 
 
 def _other(oracle: Oracle, step: Step) -> Bounded | None:
@@ -189,9 +203,19 @@ class Span:
 
     def fits(self, dtype: str) -> bool:
         """Whether a type holds all multiples of the grid that lie there."""
-        digits = PRECISIONS[dtype].digits if is_float(dtype) else 8 * BYTES[dtype] - 1
-        digits = min(digits, MOST_DIGITS) - (ROUNDED_DIGITS if self.rounds else 0)
-        return max(abs(self.low), abs(self.high)) <= self.grid * 2.0**digits
+        if not is_float(dtype):
+            return not self.rounds and self.grid >= 1 and self._lies_in_integers(dtype)
+        precision = PRECISIONS[dtype]
+        digits = min(precision.digits, MOST_DIGITS) - (ROUNDED_DIGITS if self.rounds else 0)
+        largest = max(abs(self.low), abs(self.high))
+        is_normal = largest <= precision.largest and self.grid >= precision.underflow
+        return is_normal and largest <= self.grid * 2.0**digits
+
+    def _lies_in_integers(self, dtype: str) -> bool:
+        if is_unsigned(dtype) and self.low < 0:
+            return False
+        digits = min(8 * BYTES[dtype] - 1, MOST_DIGITS)
+        return dtype != "i1" and max(abs(self.low), abs(self.high)) < self.grid * 2.0**digits
 
 
 def _span(factors: Sequence[Float], terms: int, grid: float, *, sparse: bool) -> Span:
@@ -200,10 +224,10 @@ def _span(factors: Sequence[Float], terms: int, grid: float, *, sparse: bool) ->
     Of `sparse` factors, drawn independently, sums are far below `SPARE` times what
     they are on average.
     """
-    sizes = [np.abs(x) for x in factors]
-    most = terms * float(np.prod([x.max(initial=0.0) for x in sizes]))
-    average = terms * float(np.prod([x.mean() if x.size else 0.0 for x in sizes]))
-    if sparse and all(x.max(initial=0.0) <= 1.0 for x in sizes):
+    largest = [max(float(x.max(initial=0.0)), -float(x.min(initial=0.0))) for x in factors]
+    most = terms * prod(largest)
+    if sparse and max(largest) <= 1.0:
+        average = terms * prod(float(np.abs(x).mean()) if x.size else 0.0 for x in factors)
         most = min(most, SPARE * max(average, LEAST_AVERAGE))
     return Span(0.0 if all(x.min(initial=0.0) >= 0 for x in factors) else -most, most, grid)
 
@@ -234,10 +258,21 @@ def _stepped(step: Step, other: Bounded | None, x: Span) -> Span | None:
         return None
     if name == "maximum":
         return x if k.max(initial=-np.inf) <= x.low else None
-    if name in ("add", "subtract"):
-        return _shifted(x, k, other.is_exact, name, step.carried)
     with np.errstate(all="ignore"):
+        if not _is_close(other, x, relative=name in ("multiply", "divide")):
+            return None
+        if name in ("add", "subtract"):
+            return _shifted(x, k, other.is_exact, name, step.carried)
         return _scaled(x, 1 / k if name == "divide" else k, other.is_exact)
+
+
+def _is_close(other: Bounded, x: Span, *, relative: bool) -> bool:
+    """Whether what an operand may be off by moves no value of a range by much of its grid."""
+    if other.is_exact:
+        return True
+    largest = max(abs(x.low), abs(x.high))
+    moved = other.bound / np.abs(other.value) * largest if relative else other.bound
+    return bool((moved <= x.grid * MOST_MOVED).all())
 
 
 def _shifted(x: Span, k: Float, is_exact: bool, name: str, carried: int) -> Span:

@@ -11,11 +11,14 @@ from jax import lax
 from numpy.typing import NDArray
 
 from hlotune.hlo.frontends.program import load
+from hlotune.hlo.oracle import Oracle
 from hlotune.hlo.oracle.projection import longest_dimension, projected, way_of, weighed
 from hlotune.hlo.sites.sites import sites
 from hlotune.measure.verification.deviation import largest_error
 from hlotune.measure.verification.references import Case, References
+from hlotune.measure.verification.whole_sums import whole_sums
 from hlotune.schedules.errors import WrongResult
+from hlotune.schedules.targets.target import F32Operands
 from tests.support.oracle_cases import graph_of, normal
 
 Results = list[NDArray[Any]]
@@ -169,3 +172,45 @@ def test_sums_that_may_not_be_exact_are_left_to_boxes() -> None:
         sites(load(lambda a, b: jnp.tanh(a) @ b, *KERNELS["a product"][1]))[0].kernel
     )
     assert not references.case("integers").sums and not references.compares_more_as_whole
+
+
+PAIR = zeros(300, 40), zeros(40, 300)
+HALF = zeros(300, 8, kind=jnp.float16), zeros(8, 300, kind=jnp.float16)
+
+
+def of_integers(function: Callable[..., Any], *arguments: Any, to: F32Operands = "f32") -> int:
+    """How many results a set of integers compares as whole."""
+    (site, *_) = sites(load(function, *arguments))
+    return len(References(site.kernel, to).case("integers").sums)
+
+
+def test_sums_that_a_type_on_the_way_does_not_hold_are_left_to_boxes() -> None:
+    """A right kernel drops halves, wraps or overflows there."""
+    assert of_integers(lambda a, b: (a @ b).astype(jnp.int32), *PAIR) == 1
+    assert of_integers(lambda a, b: (0.5 * (a @ b)).astype(jnp.int32), *PAIR) == 0
+    assert of_integers(lambda a, b: (a @ b).astype(jnp.uint32), *PAIR) == 0
+    assert of_integers(lambda a, b: jnp.float16(64) * (a @ b), *HALF) == 1
+    assert of_integers(lambda a, b: jnp.float16(8192) * (a @ b), *HALF) == 0
+
+
+@pytest.mark.parametrize(("steepness", "kept"), [(1.0, True), (3.0, False)])
+def test_sums_behind_an_operand_that_may_be_far_off_are_left_to_boxes(
+    steepness: float, kept: bool
+) -> None:
+    """An exponential of 12 is 160,000 times the grid of sums: it is off by a part of that."""
+    values = [np.rint(normal(n, 20, 20)).astype(np.float32) for n in (1, 2)]
+    values.append(np.full((20, 20), 4.0, np.float32))
+    graph = graph_of(lambda a, b, c: a @ b + jnp.exp(steepness * c), values)
+    way = way_of(graph, 0)
+    assert way is not None
+    found = whole_sums(Oracle(graph, values), 0, way, np.random.default_rng(0))
+    assert (found is not None) == kept
+
+
+def test_sums_of_operands_that_a_device_rounds_are_left_to_boxes() -> None:
+    def wide(a: Any, b: Any) -> Any:
+        return (3001.0 * a) @ b
+
+    assert of_integers(wide, *PAIR) == 1
+    assert of_integers(wide, *PAIR, to="tf32") == 0
+    assert of_integers(jnp.dot, *PAIR, to="tf32") == 1
