@@ -149,7 +149,7 @@ class Jitted:
             return self._only(*arguments, **named)
         except (OtherTypes, TypeError):  # what is no array: JAX will tell
             self._only, self._is_only = None, False
-            return self(*arguments, **named)
+        return self(*arguments, **named)  # outside of the handler: its errors have no other behind
 
     def explain(self, /, *arguments: Any, **named: Any) -> tuple[Explanation, ...]:
         """What is done with each site of the program for such arguments; none where XLA has it."""

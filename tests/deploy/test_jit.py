@@ -302,6 +302,22 @@ def test_calls_that_xla_runs_are_left_to_the_cache_of_jax_too(
     close(fast(X, W), dense(X, W))
 
 
+def test_the_error_of_a_call_of_another_kind_has_none_of_ours_behind_it(tmp_path: Path) -> None:
+    def even(x: Any) -> Any:
+        if x.shape[0] % 2:
+            raise ValueError("expected an even number of rows")
+        return x + 1
+
+    fast = hlotune.jit(even, database=recorded(tmp_path / "empty.db", {}))
+    fast(X)
+    with pytest.raises(ValueError, match="even number of rows") as caught:
+        fast(X[:3])
+    error: BaseException | None = caught.value
+    while error is not None:
+        assert not isinstance(error, jit.OtherTypes)
+        error = error.__context__
+
+
 def test_another_setting_of_jax_is_another_kind_of_call(database: Path) -> None:
     counted, traces = counting(lambda x, w: dense(x, w))
     fast = hlotune.jit(counted, database=database)
