@@ -151,7 +151,7 @@ def draw(
     if kind == "few":
         return _few(graph, rng, scale)
     if kind == "tf32":
-        return _wide(graph, rng, scale)
+        return _wide(graph, rng, scale, period)
     if kind == "rising" or kind == "falling":
         facts = zip(graph.argument_types, domains(graph), strict=True)
         return tuple(_in_order(t, domain, kind, rng, scale) for t, domain in facts)
@@ -217,22 +217,34 @@ def _few(graph: Graph, rng: np.random.Generator, scale: float) -> tuple[Array, .
     return tuple(arrays)
 
 
-def _wide(graph: Graph, rng: np.random.Generator, scale: float) -> tuple[Array, ...]:
+def _wide(graph: Graph, rng: np.random.Generator, scale: float, period: int) -> tuple[Array, ...]:
     """Odd integers that need the digits of tf32, among zeros; with a `scale` below 1 fewer."""
     terms = max((terms_of(graph, op) for op in graph.ops), default=0)
     share = sqrt(scale * min(1.0, _TF32_TERMS / max(1, terms)))
     bits, arrays = cycle(_TF32_BITS), list[Array]()
     for tensor, domain in zip(graph.argument_types, domains(graph), strict=True):
-        if not is_float(tensor.dtype):
-            arrays.append(_argument(tensor, domain, "integers", rng, scale))
-            continue
-        half = 1 << (next(bits) - 1)
-        values = half + 2 * rng.integers(0, half // 2, tensor.shape) + 1
-        if not domain.positive:
-            signs = rng.choice((-1, 1), tensor.shape)
-            values = np.where(rng.random(tensor.shape) < share, signs * values, 0)
-        arrays.append(np.asarray(values).astype(numpy_dtype(tensor.dtype)))
+        if is_float(tensor.dtype):
+            drawn_share = None if domain.positive else share
+            arrays.append(_odd(tensor, next(bits), drawn_share, rng, period))
+        else:
+            arrays.append(_argument(tensor, domain, "integers", rng, scale, period))
     return tuple(arrays)
+
+
+def _odd(
+    tensor: TensorType, bits: int, share: float | None, rng: np.random.Generator, period: int
+) -> Array:
+    """Odd integers of so many bits: all above zero, or a `share` of them, of both signs, with
+    zeros in place of the rest."""
+    if is_large(tensor.shape, period):
+        some = TensorType((period,), tensor.dtype)
+        return repeated(_odd(some, bits, share, rng, period), tensor.shape)
+    half = 1 << (bits - 1)
+    values = half + 2 * rng.integers(0, half // 2, tensor.shape) + 1
+    if share is not None:
+        signs = rng.choice((-1, 1), tensor.shape)
+        values = np.where(rng.random(tensor.shape) < share, signs * values, 0)
+    return np.asarray(values).astype(numpy_dtype(tensor.dtype))
 
 
 def _images(graph: Graph) -> dict[int, float]:

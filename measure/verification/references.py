@@ -359,10 +359,21 @@ class References:
         """Whether a set of the kind `whole` compares all of a result that integers do not."""
         if len(self.case("integers").sums) == len(self._ways):
             return False
+        return self._is_compared("whole") and bool(self.case("whole").sums)
+
+    @cached_property
+    def compares_wide_operands(self) -> bool:
+        """Whether operands may be rounded to tf32, and results of a set of the kind `tf32` can be
+        compared: an exponential of its sums may be infinite everywhere.
+        """
+        return self.rounds_operands and self._is_compared("tf32")
+
+    def _is_compared(self, kind: InputKind) -> bool:
         try:
-            return bool(self.case("whole").sums)
+            self.case(kind)
         except UnsupportedKernel:
             return False
+        return True
 
     @cached_property
     def _terms(self) -> int:

@@ -164,7 +164,7 @@ def _more_kinds(references: References, outputs: int) -> tuple[InputKind, ...]:
     """Inputs that show what may hide from small integers and normal numbers."""
     few: tuple[InputKind, ...] = ("few",) if _may_hide(references, outputs) else ()
     whole: tuple[InputKind, ...] = ("whole",) if references.compares_more_as_whole else ()
-    wide: tuple[InputKind, ...] = ("tf32",) if references.rounds_operands else ()
+    wide: tuple[InputKind, ...] = ("tf32",) if references.compares_wide_operands else ()
     return few + whole + wide + ordered_kinds(references.graph)
 
 

@@ -4,6 +4,7 @@ No GPU is here: operands are rounded by other means, and kernels are interpreted
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -20,12 +21,14 @@ from hlotune.codegen.pallas.elements import dot
 from hlotune.deploy.accuracy import Judge, example_inputs
 from hlotune.hlo.canonical import graph_of as graph_of_kernel
 from hlotune.hlo.frontends.program import load
+from hlotune.hlo.kernel import Kernel
 from hlotune.hlo.oracle import compare, evaluate, rounding
 from hlotune.hlo.sites.sites import sites
 from hlotune.measure.trial import Failure
+from hlotune.measure.verification.inputs import draw
 from hlotune.measure.verification.references import References
 from hlotune.measure.verification.verify import Verdict, verify
-from hlotune.schedules.errors import ScheduleError
+from hlotune.schedules.errors import ScheduleError, UnsupportedKernel
 from hlotune.schedules.numerics import Numerics
 from hlotune.schedules.spaces.gpu.searched import SearchedSpace
 from hlotune.schedules.targets.kinds import named_target
@@ -218,3 +221,20 @@ def test_what_a_program_leaves_to_the_device_is_in_its_compute() -> None:
     assert (left.leaves_precision, asked.compute.leaves_precision) == (True, False)
     names = {name for op in graph_of_kernel(asked.kernel).ops for name, _ in op.attributes}
     assert "precision_config" in names
+
+
+def test_a_set_of_which_no_result_is_finite_is_left_out() -> None:
+    graph = graph_of(lambda a, b: jnp.exp(jnp.log(a) @ jnp.sqrt(b)), [abs(X) + 1, abs(W) + 1])
+    references = References(Kernel(""), "tf32")
+    references.graph = graph
+    with pytest.raises(UnsupportedKernel, match="with tf32 inputs of every size"):
+        references.case("tf32")
+    assert references.rounds_operands and not references.compares_wide_operands
+
+
+def test_large_operands_of_wide_integers_take_the_memory_of_a_period() -> None:
+    graph, period = graph_of(jnp.dot, [X, W]), 4096
+    large = replace(graph, types=tuple(replace(t, shape=(512, 64)) for t in graph.types))
+    for values in draw(large, "tf32", np.random.default_rng(0), period=period):
+        rows = values.reshape(-1, period)
+        assert not values.flags.writeable and (rows == rows[0]).all() and rows.any()
