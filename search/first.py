@@ -1,6 +1,6 @@
 """Takes the first candidates of all kernels, without a search: builds, verifies, compares."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -82,7 +82,7 @@ def first(
                     trials=sum(k.trials for k in kernels), known_trials=0, wall_s=0.0,
                     skipped=tuple(left_alone),
                 )  # fmt: skip
-                return _closed(program, result, records, choices, turns, pulse)
+                return _closed(program, result, records, choices, turns, pulse, runner.forget)
 
 
 def _noting(left_alone: list[tuple[str, str]], progress: Progress) -> Progress:
@@ -171,10 +171,13 @@ def _closed(
     choices: Choices,
     turns: Turns,
     pulse: Pulse,
+    make_room: Callable[[], None],
 ) -> TuneResult:
     """Compares the whole program, takes back what slows it down, and ends the run."""
     under = conditions(choices.target, toolchain(), choices.cache)
-    whole = WholeProgram(program, records, choices.numerics, choices.target, choices.cache, turns)
+    whole = WholeProgram(
+        program, records, choices.numerics, choices.target, choices.cache, turns, make_room
+    )
     closing = Closing(
         database=records, run=result.run, numerics=choices.numerics, under=under,
         is_unrolled=bool(program.unrolled),

@@ -187,7 +187,9 @@ def searched(
         builder.settle()  # nothing is timed while others import
         peaks = runner.properties()
         run = interrupted or begun_run(program, records, choices, peaks, places, found)
-        whole = WholeProgram(program, records, choices.numerics, target, choices.cache, turns)
+        whole = WholeProgram(
+            program, records, choices.numerics, target, choices.cache, turns, runner.forget
+        )
         session = Session(
             database=records,
             run=run,

@@ -59,7 +59,7 @@ class KernelSession(Session):
         prepare_s = time.perf_counter() - start
         np.savez(Path(request["result"]), *map(np.ascontiguousarray, results))
         # the results of updates of large networks are gigabytes: they end with this request
-        self.prepared[request["label"]] = One(made.call, lambda: None)
+        self.prepared[request["label"]] = One(made.call, lambda: np.empty(0))
         rest()
         return {"prepare_s": prepare_s, "note": made.note}
 

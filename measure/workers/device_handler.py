@@ -1,5 +1,6 @@
 """The runner's side of a worker process: it alone holds jax, verifies kernels and times them."""
 
+import gc
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, replace
@@ -64,6 +65,7 @@ def handlers() -> Mapping[str, Handler]:
         "agreement": _total(_agreement),
         "compare": _total(_compare),
         "beside": _total(_beside),
+        "forget": _total(_forget),
     }
 
 
@@ -233,6 +235,15 @@ def _beside(request: Message) -> Message:
     )  # fmt: skip
     rates = [work / s for s in other_s]
     return Message({"is": "beside", "samples_s": samples, "work_per_s": rates})
+
+
+def _forget(request: Message) -> Message:
+    """Frees operands, buffers and what the oracle gave."""
+    for kept in (_made_bench, _pages, _shelf):
+        kept.cache_clear()
+    _last_bench.clear()
+    gc.collect()
+    return Message({"is": "forgotten"})
 
 
 def _no_faster(header: Json, target: CpuTarget) -> tuple[Subject, int]:

@@ -260,6 +260,14 @@ class ProcessRunner:
         seen, self._probes_s = self._probes_s, []
         return median(seen) if seen else 0.0
 
+    def forget(self) -> None:
+        """Has the worker free what it keeps of the last kernels, several times their operands.
+
+        It makes that again where one of them comes back.
+        """
+        with self._turns.alone():
+            self._channel.request(Message({"do": "forget"}), _LIMIT_S)
+
     def close(self) -> None:
         self._channel.close()
 

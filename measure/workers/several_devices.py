@@ -66,6 +66,11 @@ class SeveralDevices(ProcessRunner):
         for other in self._others:
             other.begin()
 
+    def forget(self) -> None:
+        super().forget()
+        for other in self._others:
+            other.forget()
+
     def close(self) -> None:
         super().close()
         for other in self._others:

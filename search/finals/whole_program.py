@@ -1,6 +1,6 @@
 """The whole program with its winners, checked and timed against the default."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
 from types import MappingProxyType
@@ -40,6 +40,8 @@ class WholeProgram:
     target: Target
     cache: CacheMode
     turns: Turns = field(default_factory=Turns)
+    make_room: Callable[[], None] = lambda: None
+    """Is called before both programs are in memory: others free theirs."""
     _ready: Prepared | None = field(default=None, init=False)
 
     def prepare(self, oracle_limit_s: float = ORACLE_S) -> None:
@@ -93,6 +95,7 @@ class WholeProgram:
 
         Raises WrongResult where the tuned program is wrong; it names the sites to blame.
         """
+        self.make_room()
         # Outside of a turn: what vouches for kernels has runners that take turns of their own.
         tuned = applied(
             self.program,

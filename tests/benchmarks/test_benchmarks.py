@@ -25,6 +25,7 @@ from hlotune.schedules.steps.schedule import DEFAULT, Schedule
 from hlotune.schedules.targets.cpu import CpuTarget
 from hlotune.search.budget.budget import YOUNG
 from hlotune.tuning_logs.database import Database
+from tests.support.compiles_nothing import CompilesNothing
 from tests.support.recorded import PROPERTIES
 from tests.support.tree import ROOT
 
@@ -158,7 +159,7 @@ def test_a_race_in_which_nothing_worked_is_no_race() -> None:
 
 
 @dataclass
-class FakeDevice:
+class FakeDevice(CompilesNothing):
     """Builds nothing, and times a schedule by the length of its text; counts what it is asked."""
 
     schedules: list[Schedule] = field(default_factory=list)
@@ -168,19 +169,6 @@ class FakeDevice:
 
     def build(self, candidates: Sequence[Candidate]) -> list[Built | Failure]:
         return [Failure("build", "")] * len(candidates)
-
-    @property
-    def width(self) -> int:
-        return 1
-
-    def compile_together(
-        self,
-        objects: Sequence[tuple[Kernel, Built | Failure]],
-        *,
-        cache: CacheMode | None = None,
-        spread: bool = False,
-    ) -> None:
-        """Nothing is compiled here."""
 
     def measure(
         self,

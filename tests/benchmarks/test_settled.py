@@ -25,6 +25,7 @@ from hlotune.measure.timing.comparison import Comparison
 from hlotune.measure.trial import CacheMode, Candidate, Clock, Failure, Measurement, Trial
 from hlotune.schedules.steps.schedule import Schedule
 from hlotune.schedules.steps.steps import Unroll
+from tests.support.compiles_nothing import CompilesNothing
 from tests.support.recorded import KERNEL
 
 A, B, C, D = (Schedule("direct", (Unroll("y", f"i{k}"),)) for k in range(4))
@@ -37,7 +38,7 @@ def trial(schedule: Schedule, time_s: float | None) -> Trial:
 
 
 @dataclass
-class Device:
+class Device(CompilesNothing):
     """Builds nothing, and has samples of what it is asked for, in their order."""
 
     samples_s: Sequence[tuple[float, ...] | None]

@@ -31,6 +31,7 @@ from hlotune.schedules.steps.schedule import DEFAULT, Schedule
 from hlotune.schedules.targets.kinds import named_target, target_of
 from hlotune.schedules.targets.target import Properties
 from tests.support.recorded import PROPERTIES
+from tests.support.recorded import kernel as recorded_kernel
 from tests.support.tiny_dot import CRASHES, FAULTS, hanging, kernel, tiny_dot
 
 pytestmark = pytest.mark.smoke
@@ -242,6 +243,22 @@ def test_constants_are_rotated_in_the_mode_of_a_network(runner: ProcessRunner) -
     trials = runner.measure(kernel(), objects, cache="model")
     assert [measured(t.outcome).cache for t in trials] == ["model", "model"]
     assert runner.default(kernel(), cache="model").time_s > 0
+
+
+def resident_bytes(runner: ProcessRunner) -> int:
+    process = runner._channel._process
+    assert process is not None
+    pages = Path(f"/proc/{process.pid}/statm").read_text().split()[1]
+    return int(pages) * resource.getpagesize()
+
+
+def test_a_worker_frees_large_operands_when_it_is_told_to(runner: ProcessRunner) -> None:
+    large = recorded_kernel(1 << 25)
+    runner.default(large)
+    before = resident_bytes(runner)
+    runner.forget()
+    assert resident_bytes(runner) < before - (100 << 20)
+    assert runner.default(kernel()).time_s > 0
 
 
 def test_comparing_gives_paired_samples_and_names_who_failed(runner: ProcessRunner) -> None:

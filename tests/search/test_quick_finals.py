@@ -154,8 +154,8 @@ def test_a_first_batch_begins_with_the_first_candidate_that_the_model_likes_best
 
 
 def test_kernels_that_xla_is_known_to_lag_behind_in_come_before_plain_ones_of_more_work() -> None:
-    def convolved(groups: int) -> Task:
-        x, w = jnp.ones((1, 8, 8, 64)), jnp.ones((3, 3, 64 // groups, 64))
+    def convolved(groups: int, image: int = 8) -> Task:
+        x, w = jnp.ones((1, image, image, 64)), jnp.ones((3, 3, 64 // groups, 64))
         names = ("NHWC", "HWIO", "NHWC")
         program = load(
             lambda x, w: jax.lax.conv_general_dilated(
@@ -168,6 +168,7 @@ def test_kernels_that_xla_is_known_to_lag_behind_in_come_before_plain_ones_of_mo
         return found
 
     assert [convolved(groups).default_lag for groups in (1, 4, 64)] == [1.0, 4.0, 30.0]
+    assert [convolved(1, image).default_lag for image in (3, 2)] == [1.0, 30.0]
     assert TASKS[0].default_lag == 1.0
 
 

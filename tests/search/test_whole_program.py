@@ -36,8 +36,13 @@ def test_the_whole_program_has_the_winners_of_the_cache_mode_that_was_searched(
     with Database(tmp_path / "a.db") as database:
         run = database.start_run(None, host_target(), toolchain(), cache="warm")
         database.record_final(run, site.kernel, final(DIRECT))
-        compared = WholeProgram(program, database, "standard", host_target(), "warm").compare(0.2)
-        assert compared is not None
+        asked: list[str] = []
+        whole = WholeProgram(
+            program, database, "standard", host_target(), "warm",
+            make_room=lambda: asked.append("room"),
+        )  # fmt: skip
+        compared = whole.compare(0.2)
+        assert compared is not None and asked == ["room"]
         assert compared.error is not None and compared.error < 1e-5
         other = WholeProgram(program, database, "standard", host_target(), "model")
         assert other.compare(0.2) is None

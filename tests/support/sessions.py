@@ -31,6 +31,7 @@ from hlotune.search.tasks import Skipped, Task
 from hlotune.search.tuner import Experience
 from hlotune.tuning_logs.database import Database, conditions
 from hlotune.tuning_logs.finals import Final, Paired, Whole
+from tests.support.compiles_nothing import CompilesNothing
 from tests.support.toy import ToySpace
 
 TARGET = TARGETS["x86-64"]
@@ -79,7 +80,7 @@ def place(task: Task) -> Identity:
 
 
 @dataclass
-class FakeDevice:
+class FakeDevice(CompilesNothing):
     """Builder and runner.  `default_s` is by label; Ctrl-C comes at request `interrupt_at`."""
 
     tasks: Sequence[Task]
@@ -106,19 +107,6 @@ class FakeDevice:
 
     def build(self, candidates: Sequence[Candidate]) -> list[Built | Failure]:
         return [BUILT for _ in candidates]
-
-    @property
-    def width(self) -> int:
-        return 1
-
-    def compile_together(
-        self,
-        objects: Sequence[tuple[Kernel, Built | Failure]],
-        *,
-        cache: CacheMode | None = None,
-        spread: bool = False,
-    ) -> None:
-        """Nothing is compiled here."""
 
     def measure(
         self,

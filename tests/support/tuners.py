@@ -13,6 +13,7 @@ from hlotune.schedules.steps.steps import Split
 from hlotune.search.searchers.annealing import Annealing
 from hlotune.search.searchers.descent import Descent
 from hlotune.search.tuner import Experience, KernelTuner, Predicted
+from tests.support.compiles_nothing import CompilesNothing
 from tests.support.toy import ToySpace, heuristic_first
 
 KERNEL = Kernel("func.func @kernel() { toy }")
@@ -34,26 +35,13 @@ class FakeBuilder:
         ]
 
 
-class FakeRunner:
+class FakeRunner(CompilesNothing):
     """Times by the space's formula.  The power fails at trial `dies_at`."""
 
     def __init__(self, space: ToySpace, dies_at: int = 0, lax_from: int = 99) -> None:
         self.space, self.dies_at, self.lax_from = space, dies_at, lax_from
         self.hangs = False
         self.limits_s: list[float | None] = []
-
-    @property
-    def width(self) -> int:
-        return 1
-
-    def compile_together(
-        self,
-        objects: Sequence[tuple[Kernel, Built | Failure]],
-        *,
-        cache: CacheMode | None = None,
-        spread: bool = False,
-    ) -> None:
-        """Nothing is compiled here."""
 
     def measure(
         self,
