@@ -130,26 +130,34 @@ class Jitted:
     """Is called with a program of which nothing is recorded, the database and the numerics."""
     _known: dict[Key, TunedFunction | None] = field(default_factory=dict)
     _only: Callable[..., Any] | None = None
-    """What runs where all calls so far had arguments of one kind: it takes those of the function,
-    raises `OtherTypes` for others, and leaves it to JAX to tell these apart, which is faster."""
-    _is_only: bool = True
-    """Whether no call had arguments of another kind yet."""
+    """What runs where all calls so far were of one kind, or all were left to XLA: it takes the
+    arguments of the function, raises `OtherTypes` for other kinds, and leaves it to JAX to tell
+    these apart, which is faster."""
+    _left: Any = field(init=False)
 
     def __post_init__(self) -> None:
         require_one_of(NUMERICS, self.numerics, "setting of numerics")
+        self._left = self._left_to_xla()
 
     def __call__(self, /, *arguments: Any, **named: Any) -> Any:
-        usual = not is_tracing()
-        if not usual or self._only is None:
-            split = self._split(arguments, named)
-            tuned = self._tuned(split)
-            if not usual or self._only is None:
-                return self.plain(*arguments, **named) if tuned is None else tuned(*split.arrays)
-        try:
-            return self._only(*arguments, **named)
-        except (OtherTypes, TypeError):  # what is no array: JAX will tell
-            self._only, self._is_only = None, False
-        return self(*arguments, **named)  # outside of the handler: its errors have no other behind
+        for _ in range(2):  # a call of another kind than those before is looked up
+            usual, tuned = not is_tracing(), None
+            run = self._only if usual else None
+            if run is None:
+                split = self._split(arguments, named)
+                tuned = self._tuned(split)
+                run = self._only if usual else None
+            if run is None and tuned is not None:
+                return tuned(*split.arrays)
+            if run is None:
+                run = self._left if usual and self._is_left(split) else self.plain
+            try:
+                return run(*arguments, **named)
+            except OtherTypes:
+                self._only = None
+            except TypeError:  # what is no array: JAX will tell
+                break
+        return self.plain(*arguments, **named)  # outside of the handler: it has no error behind
 
     def explain(self, /, *arguments: Any, **named: Any) -> tuple[Explanation, ...]:
         """What is done with each site of the program for such arguments; none where XLA has it."""
@@ -159,8 +167,9 @@ class Jitted:
     def clear_cache(self) -> None:
         """Forgets what was found, so that newer records are seen."""
         self._known.clear()
-        self._only, self._is_only = None, True
+        self._only = None
         self.plain.clear_cache()
+        self._left.clear_cache()
 
     def __get__(self, owner: Any, kind: type | None = None) -> Any:
         """Binds the function as a method."""
@@ -199,16 +208,26 @@ class Jitted:
             return None
         if not known:
             self._known[key] = tuned = self._found(split, _types_of(key))
-            self._is_only = self._is_only and len(self._known) == 1
-            self._only = self._for_only(key, split, tuned) if self._is_only else None
+            if not any(self._known.values()):
+                self._only = self._left
+            else:
+                alone = tuned if len(self._known) == 1 else None
+                self._only = self._for_only(key, split, alone) if alone else None
         return self._known[key]
 
-    def _for_only(
-        self, key: Key, split: Split, tuned: TunedFunction | None
-    ) -> Callable[..., Any] | None:
-        """What runs for calls as this one alone; None where JAX does not tell them apart for a
-        tuned function, as those with other static values.
+    def _is_left(self, split: Split) -> bool:
+        """Whether calls like this one were looked up and left to XLA."""
+        try:
+            return self._known.get(_key(split), self) is None
+        except TypeError:
+            return False
+
+    def _for_only(self, key: Key, split: Split, tuned: TunedFunction) -> Callable[..., Any] | None:
+        """The tuned function for calls as this one alone; None where JAX does not tell them apart,
+        as those with other static values.
         """
+        if tuned.arranged is None or self.static.positions or self.static.names:
+            return None
 
         def arrange(*arguments: Any, **named: Any) -> tuple[Any, ...]:
             split = self._split(arguments, named)
@@ -216,18 +235,18 @@ class Jitted:
                 raise OtherTypes
             return split.arrays
 
-        if tuned is None:
-            return self._plain_after(arrange)
-        if tuned.arranged is None or self.static.positions or self.static.names:
-            return None
         return tuned.arranged(arrange, split.donated.positional, split.donated.named)
 
-    def _plain_after(self, check: Callable[..., Any]) -> Callable[..., Any]:
-        """The function as XLA runs it, checked whenever JAX traces it."""
+    def _left_to_xla(self) -> Callable[..., Any]:
+        """The function as XLA runs it, for all kinds of calls that were looked up and left to it.
+
+        Raises OtherTypes for others, as JAX traces them.
+        """
 
         @functools.wraps(self.function)
         def checked(*arguments: Any, **named: Any) -> Any:
-            check(*arguments, **named)
+            if not self._is_left(self._split(arguments, named)):
+                raise OtherTypes
             return self.function(*arguments, **named)
 
         return self.jit(checked)

@@ -299,7 +299,21 @@ def test_calls_that_xla_runs_are_left_to_the_cache_of_jax_too(
         close(fast(X, W, relu=True), dense(X, W, relu=True))
     close(fast(X[:4], W), dense(X[:4], W))
     assert len(traces) > seen
-    close(fast(X, W), dense(X, W))
+    with monkeypatch.context() as patched:
+        patched.setattr(jit.Jitted, "_tuned", looked_up)
+        close(fast(X, W), dense(X, W))
+        close(fast(X[:4], W), dense(X[:4], W))
+
+
+def test_a_kind_of_calls_that_xla_runs_is_compiled_once_beside_others(database: Path) -> None:
+    counted, traces = counting(lambda x, w: dense(x, w))
+    fast = hlotune.jit(counted, database=database)
+    fast(X[:4], W)
+    assert fast.explain(X, W)[0].status == "tuned"
+    seen = len(traces)
+    for _ in range(2):
+        close(fast(X[:4], W), dense(X[:4], W))
+    assert len(traces) == seen
 
 
 def test_the_error_of_a_call_of_another_kind_has_none_of_ours_behind_it(tmp_path: Path) -> None:
