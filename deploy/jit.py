@@ -134,6 +134,7 @@ class Jitted:
     arguments of the function, raises `OtherTypes` for other kinds, and leaves it to JAX to tell
     these apart, which is faster."""
     _left: Any = field(init=False)
+    """What `_left_to_xla` makes: all kinds of calls that are left to XLA share its cache."""
 
     def __post_init__(self) -> None:
         require_one_of(NUMERICS, self.numerics, "setting of numerics")

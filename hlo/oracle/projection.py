@@ -35,7 +35,7 @@ class Step:
     op: Op
     carried: int
     shape: tuple[int, ...]
-    """Of the operand that has the sums."""
+    """The shape of the operand that has the sums."""
 
     @property
     def other(self) -> int | None:

@@ -55,7 +55,8 @@ _SUBNORMAL_SHARE = 0.05
 MOST_SUBNORMAL = 64
 """Subnormal numbers of one argument: some processors take a hundred times as long for each."""
 _TF32_BITS = 11, 9
-"""Of the first, third and so on floating arguments, and of the others: bf16 has eight."""
+"""Significant bits of the first, third and so on floating arguments, and of the others; bf16 holds
+eight."""
 _TF32_TERMS = 4
 """Products of such numbers that one sum has, on average: 16 of them are exact in f32."""
 _FEW = 1 / 16
