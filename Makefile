@@ -160,7 +160,7 @@ bench-search: setup
 # Kernels of programs as users write them against XLA and other libraries: by first candidates, and
 # tuned for SECONDS each, where these are not 0.
 # CASES are patterns of names; STOP is when no further case begins, and MISSING=1 takes only cases
-# that were not measured.  Results are kept in build/kernels/results.jsonl; the table is of all.
+# that were not measured.  Results are kept in docs/lab/results/; the table is of all.
 bench-kernels: setup setup-oldest
 	$(PYTHON) -m benchmarks.peers.environments onnxruntime openvino
 	$(PYTHON) -m benchmarks.kernels $(if $(CASES),--cases $(CASES)) \
@@ -192,7 +192,7 @@ bench-memory: setup
 # own: make bench-models MODELS="resnet18 unet" SECONDS=60; the names are in
 # benchmarks/models/examples.py, and without MODELS it is all of them.  STOP is when no further model
 # begins, and MISSING=1 takes only models that were not measured.  Results are kept in
-# build/models/results.jsonl; the tables are of all.
+# docs/lab/results/; the tables are of all.
 bench-models: setup setup-oldest
 	$(PYTHON) -m benchmarks.peers.environments onnxruntime openvino ncnn mnn litert zentorch
 	$(PYTHON) -m benchmarks.models --seconds $(SECONDS) $(if $(MODELS),--models $(MODELS)) \

@@ -1,21 +1,27 @@
-"""Puts the tables of `build/*.json` into `docs/performance.md`, `docs/reliability.md`, the pages of
-`docs/lab/` and `docs/models.md`, so that no figure is typed by hand.
+"""Puts the tables of `docs/lab/results/` and `build/*.json` into `docs/performance.md`,
+`docs/reliability.md`, the pages of `docs/lab/` and `docs/models.md`, so that no figure is typed by
+hand.
 
     python -m benchmarks.page
 
-A table stands between `<!-- NAME -->` and `<!-- /NAME -->`, in one page.  Charts of performance are
-taken from `build/*.svg`.  A table that was not measured stays as it is.
+A table stands between `<!-- NAME -->` and `<!-- /NAME -->`, in one page; one of kernels or models
+has the kind of core behind its name.  Charts of performance are taken from `build/*.svg`.  A table
+that was not measured stays as it is.
 """
 
 import json
 import re
 import shutil
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from benchmarks import evaluations
+from benchmarks import evaluations, tracked
 from benchmarks.command import command
+from benchmarks.kernels import table as kernels
+from benchmarks.models import table as models
 from benchmarks.results import FOLDER, described
 
 PAGE = Path("docs/performance.md")
@@ -27,9 +33,11 @@ MARKED = re.compile(r"<!-- (?P<name>\w+) -->\n.*?<!-- /(?P=name) -->", re.DOTALL
 
 
 def main() -> None:
+    measured = tracked_tables()
     for page in pages():
         text = page.read_text(encoding="utf-8")
-        put(page, {name: markdown(table) for name, table in kept(names(text)).items()})
+        found = kept(names(text)) | {x: measured[x] for x in names(text) if x in measured}
+        put(page, {name: markdown(table) for name, table in found.items()})
         for chart in CHART.findall(text):
             if (drawn := FOLDER / Path(chart).name).exists():
                 shutil.copyfile(drawn, page.parent / chart)
@@ -47,6 +55,12 @@ def kept(tables: Sequence[str]) -> dict[str, Any]:
     files = {name: FOLDER / f"{name}.json" for name in tables}
     measured = {name: file for name, file in files.items() if file.exists()}
     return {name: json.loads(f.read_text(encoding="utf-8")) for name, f in measured.items()}
+
+
+def tracked_tables(folder: Path = tracked.RESULTS) -> dict[str, dict[str, Any]]:
+    """By name, the tables of kernels and models, of every kind of core."""
+    found = chain(kernels.measured(folder), models.measured(folder))
+    return {table.name: {**asdict(table), "conditions": under} for table, under, _ in found}
 
 
 def put(page: Path, blocks: Mapping[str, str]) -> None:

@@ -82,15 +82,28 @@ def set_aside(path: Path, under: Mapping[str, Any]) -> None:
 
 
 def described(under: Mapping[str, Any]) -> str:
-    """Conditions in one line; those of an older file do not tell LLVM's name of the processor."""
-    tools, peak = under["toolchain"], under["peak_flop_per_s"].get("f32")
+    """Conditions in one line; those of an older file do not tell LLVM's name of the processor.
+    Where they span lines of several runs (`tracked.spanning`), it says between when.
+    """
+    tools, peak = under["toolchain"], under.get("peak_flop_per_s", {}).get("f32")
     machine = titled(under["machine"], under.get("processor"))
     measured = "" if peak is None else f", measured f32 peak {peak / 1e9:.1f} GFLOP/s"
     return (
         f"{machine}, {under['threads']} threads{measured}; jaxlib {tools['jaxlib']}, "
-        f"LLVM {tools['llvm']}, codegen {tools['codegen']}; {under['started']}, "
-        f"load before {under['load_average']:.2f}"
+        f"LLVM {tools['llvm']}, codegen {_codegen(under)}; {_when(under)}"
     )
+
+
+def _codegen(under: Mapping[str, Any]) -> str:
+    made_by = under.get("codegens", [under["toolchain"]["codegen"]])
+    return made_by[0] if len(made_by) == 1 else f"{made_by[0]} to {made_by[-1]}"
+
+
+def _when(under: Mapping[str, Any]) -> str:
+    started, load = under["started"], f"{under['load_average']:.2f}"
+    if under.get("oldest", started) == started:
+        return f"{started}, load before {load}"
+    return f"measured between {under['oldest']} and {started}, load before at most {load}"
 
 
 def milliseconds(seconds: float | None) -> str:

@@ -7,12 +7,13 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
+from benchmarks import tracked
 from benchmarks.command import RECORDED, command
 from benchmarks.kernels import kept
 from benchmarks.kernels.case import Case
 from benchmarks.kernels.cases import CASES, chosen
 from benchmarks.kernels.measuring import EFFORT, Measuring, contestants
-from benchmarks.kernels.table import cells, reasons, table
+from benchmarks.kernels.table import NAME, cells, measured, reasons
 from benchmarks.kernels.tuning import FOLDER
 from benchmarks.peers.arena import versions
 from benchmarks.peers.process import Worker
@@ -20,22 +21,15 @@ from benchmarks.results import conditions, publish
 from hlotune.measure.machine.targets import host_target
 from hlotune.measure.timing.core_sharing_probe import Probe
 
-RESULTS = "results.jsonl"
-
 
 def main() -> None:
     options = parsed()
-    path = options.folder / RESULTS
     if not options.print:
-        measure(chosen(options.cases), options, path)
-    found = kept.lines(path, CASES)
-    if not found:
-        print("nothing was measured yet")
-        return
-    latest = max((x.conditions for x in found), key=lambda c: str(c["started"]))
-    publish(table(found), latest, [str(x.case) for x in found])
-    for reason in reasons(found):
-        print(reason)
+        measure(chosen(options.cases), options)
+    for table, under, lines in measured(options.results):
+        publish(table, under, [str(x.case) for x in lines])
+        for reason in reasons(lines):
+            print(reason)
 
 
 def parsed() -> argparse.Namespace:
@@ -52,12 +46,15 @@ def parsed() -> argparse.Namespace:
         help="only cases without a line yet, or without a search where it tunes",
     )
     parser.add_argument("--print", action="store_true", help="measure nothing")
-    parser.add_argument("--folder", type=Path, default=FOLDER)
+    parser.add_argument("--folder", type=Path, default=FOLDER, help="of databases")
+    parser.add_argument("--results", type=Path, default=tracked.RESULTS, metavar="FOLDER",
+                        help="for results; those of a trial are better under build/")  # fmt: skip
     return parser.parse_args()
 
 
-def measure(cases: Sequence[Case], options: argparse.Namespace, path: Path) -> None:
+def measure(cases: Sequence[Case], options: argparse.Namespace) -> None:
     start_s, target = time.monotonic(), host_target()
+    path = tracked.file_of(NAME, target.isa, options.results)
     known = kept.lines(path, CASES) if options.missing else []
     done = {x.case for x in known if x.is_done(options.seconds)}
     before = conditions(target, None)

@@ -1,11 +1,11 @@
-"""What was measured, a line a case in a file: the last line of a case counts."""
+"""What was measured, a line a case in a file of `benchmarks.tracked`."""
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from benchmarks import tracked
 from benchmarks.kernels import plain
 from benchmarks.kernels.tuning import Tuning, read
 
@@ -23,7 +23,7 @@ class Line:
     tuning: Tuning
     times_s: Mapping[str, float]
     """By the label of an entry: `pytorch compiled`."""
-    refused: Mapping[str, str]
+    refused: Mapping[str, str] = field(default_factory=dict)
     """By label, why there is no time."""
     left_to_xla: str = ""
     """Why no kernel of ours is in the program; nothing where one is."""
@@ -32,6 +32,8 @@ class Line:
     """By the label of a plain loop, the bytes that a call of it moves."""
     stored_share: float = 0.0
     """The part of the bytes of arguments and results that results are."""
+    published: Mapping[str, float] = field(default_factory=dict)
+    """By the name of a property, the figure of a table of which alone it is known."""
 
     @property
     def xla_s(self) -> float | None:
@@ -70,6 +72,8 @@ class Line:
     def limit_s(self) -> float | None:
         """The least time by bytes and operations.  Where a plain loop had more of memory than the
         peak that was measured beforehand, its rate counts."""
+        if self.published:
+            return self.published.get("limit_s")
         tuning, plain_rates = self.tuning, [
             size / self.times_s[x] for x, size in self.loop_bytes.items() if x in self.times_s
         ]  # fmt: skip
@@ -82,6 +86,8 @@ class Line:
     def share_of_bandwidth(self) -> float | None:
         """The rate of ours as a share of the plain one; None where operations take longer than a
         third of what bytes take."""
+        if self.published:
+            return self.published.get("share_of_bandwidth")
         rate, ours_s, tuning = self.plain_rate, self.ours_s, self.tuning
         if rate is None or ours_s is None or not tuning.waits_for_bytes:
             return None
@@ -89,17 +95,14 @@ class Line:
 
 
 def add(path: Path, line: Line) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a", encoding="utf-8") as file:
-        file.write(json.dumps(asdict(line)) + "\n")
+    tracked.put(path, "case", asdict(line))
 
 
 def lines(path: Path, order: Iterable[str]) -> list[Line]:
-    """The latest of each case, in an order of names; cases that are no more are left out."""
-    if not path.exists():
-        return []
-    found: dict[str, Line] = {}
-    for text in path.read_text(encoding="utf-8").splitlines():
-        fields = json.loads(text)
-        found[fields["case"]] = Line(**{**fields, "tuning": read(fields["tuning"])})
-    return [found[name] for name in order if name in found]
+    """The cases in an order of names; those that are no more are left out."""
+    found = tracked.read(path, "case")
+    return [_line(found[name]) for name in order if name in found]
+
+
+def _line(fields: Mapping[str, Any]) -> Line:
+    return Line(**{**fields, "tuning": read(fields["tuning"])})

@@ -1,11 +1,16 @@
 """The table of all cases that were measured, and how many of them are ahead."""
 
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
 
+from benchmarks import tracked
+from benchmarks.kernels import kept
+from benchmarks.kernels.cases import CASES
 from benchmarks.kernels.kept import FIRST, Line
 from benchmarks.results import Table, geometric_mean
 
+NAME = "kernels"
 NEAR = 1.03
 """A time within it of another is level with it."""
 LEAST_SHARE, LEAST_SHARES = 0.8, {"L3": 0.6}
@@ -41,9 +46,19 @@ def first_ratio(line: Line) -> float | None:
     return _over(line.xla_s, line.times_s.get(FIRST))
 
 
-def table(lines: Sequence[Line]) -> Table:
+def measured(folder: Path) -> Iterator[tuple[Table, Mapping[str, Any], list[Line]]]:
+    """The table of each kind of core that has results there, with its conditions and lines."""
+    for core, path in tracked.cores(NAME, folder):
+        if lines := kept.lines(path, CASES):
+            yield table(lines, core), tracked.spanning([x.conditions for x in lines]), lines
+
+
+def table(lines: Sequence[Line], core: str) -> Table:
     return Table(
-        name="kernels", columns=_COLUMNS, rows=[cells(x) for x in lines], notes=notes(lines)
+        name=f"{NAME}_{core}",
+        columns=_COLUMNS,
+        rows=[cells(x) for x in lines],
+        notes=notes(lines),
     )
 
 

@@ -114,7 +114,7 @@ def tuned_apart(case: Case, seconds: float, folder: Path) -> Tuning:
 
 
 def read(fields: dict[str, Any]) -> Tuning:
-    return Tuning(**{**fields, "skipped": tuple(fields["skipped"])})
+    return Tuning(**{**fields, "skipped": tuple(fields.get("skipped", ()))})
 
 
 def tuned(case: Case, seconds: float, folder: Path) -> Tuning:

@@ -9,6 +9,7 @@ process and an environment of its own (`peer_*.py`), with the same weights as co
 image or text: `torch_networks.py` builds them for PyTorch, and `converting.py` makes of that the
 files that the others read.  Every answer is held against XLA's.
 
-Runs of the tuner, converted files and results are kept under `build/models`, so that a command that
-was interrupted goes on where it stopped; the tables are printed from all results that are there.
+Runs of the tuner and converted files are kept under `build/models`, so that a command that was
+interrupted goes on where it stopped.  Results are kept in `docs/lab/results/models_CORE.jsonl`, a
+line a model, and the tables of this kind of core are printed from all that are there.
 """

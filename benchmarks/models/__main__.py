@@ -6,31 +6,27 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
+from benchmarks import tracked
 from benchmarks.command import RECORDED, command
 from benchmarks.models import kept
 from benchmarks.models.examples import EXAMPLES, Example, chosen
 from benchmarks.models.measuring import EFFORT, Measuring
-from benchmarks.models.table import reasons, said, tables
+from benchmarks.models.table import NAME, measured, reasons, said
 from benchmarks.models.tuning import FOLDER
 from benchmarks.results import conditions, publish
 from hlotune.measure.machine.targets import host_target
 from hlotune.measure.timing.core_sharing_probe import Probe
 
-RESULTS = FOLDER / "results.jsonl"
-
 
 def main() -> None:
     options = parsed()
     if not options.print:
-        measure(chosen(options.models), options, RESULTS)
-    found = kept.lines(RESULTS, EXAMPLES)
-    if not found:
-        print("nothing was measured yet")
-        return
-    latest = max((x.conditions for x in found), key=lambda c: str(c["started"]))
-    for table in tables(found):
-        publish(table, latest, [asdict(x) for x in found])
-    for reason in reasons(found):
+        measure(chosen(options.models), options)
+    said_once: dict[str, None] = {}
+    for table, under, lines in measured(options.results):
+        publish(table, under, [asdict(x) for x in lines])
+        said_once |= dict.fromkeys(reasons(lines))
+    for reason in said_once:
         print(reason)
 
 
@@ -46,11 +42,14 @@ def parsed() -> argparse.Namespace:
                         help="begin no model after so many seconds")  # fmt: skip
     parser.add_argument("--missing", action="store_true", help="only models without a line yet")
     parser.add_argument("--print", action="store_true", help="measure nothing")
+    parser.add_argument("--results", type=Path, default=tracked.RESULTS, metavar="FOLDER",
+                        help="for results; those of a trial are better under build/")  # fmt: skip
     return parser.parse_args()
 
 
-def measure(examples: Sequence[Example], options: argparse.Namespace, path: Path) -> None:
+def measure(examples: Sequence[Example], options: argparse.Namespace) -> None:
     start_s, target = time.monotonic(), host_target()
+    path = tracked.file_of(NAME, target.isa, options.results)
     done = {x.model for x in kept.lines(path, EXAMPLES)} if options.missing else set[str]()
     FOLDER.mkdir(parents=True, exist_ok=True)
     measuring = Measuring(

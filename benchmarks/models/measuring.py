@@ -14,7 +14,7 @@ from benchmarks.models import networks
 from benchmarks.models.contestants import OURSELVES, PEERS_OF_MODELS, XLA, Peer
 from benchmarks.models.examples import Example
 from benchmarks.models.formats import made
-from benchmarks.models.kept import Line
+from benchmarks.models.kept import Line, timed
 from benchmarks.models.tuning import FOLDER, Tuning, tuned_apart
 from benchmarks.operations import Array
 from benchmarks.peers.arena import versions
@@ -73,7 +73,7 @@ class Measuring:
         return Line(
             model=example.name, conditions={**self.conditions, "versions": took_part},
             tuning=tuning, errors=errors, notes={k: n for k, n in notes.items() if n},
-            turns_s={k: x.call_s for k, x in found.items() if isinstance(x, Turns)},
+            timed=timed({k: x.call_s for k, x in found.items() if isinstance(x, Turns)}),
             refused={label: f"{x.kind}: {x.message}" for label, x in refused.items()},
         )  # fmt: skip
 

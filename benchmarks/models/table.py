@@ -1,15 +1,20 @@
 """The tables of all models that were measured: what each gained, and the runtimes side by side."""
 
-from collections.abc import Mapping, Sequence
-from typing import Literal
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
 
+from benchmarks import tracked
+from benchmarks.models import kept
 from benchmarks.models.contestants import OURS, TITLES
 from benchmarks.models.examples import EXAMPLES
 from benchmarks.models.kept import Line
 from benchmarks.models.networks import NETWORKS
-from benchmarks.models.paper import paper_table
+from benchmarks.models.paper import ROWS, paper_table
 from benchmarks.results import Table, geometric_mean, milliseconds, proven
 
+NAME = "models"
 NEAR = 1.03
 """A time within it of another is level with it."""
 Verdict = Literal["ahead", "level", "behind", "no peer", "failed"]
@@ -22,7 +27,7 @@ _COLUMNS = [
 
 def verdict(line: Line) -> Verdict:
     """How ours stands to the best peer."""
-    if OURS not in line.turns_s:
+    if OURS not in line.timed:
         return "failed"
     ratio = line.over_ours(line.best_peer)
     if ratio is None:
@@ -32,14 +37,23 @@ def verdict(line: Line) -> Verdict:
     return "level" if ratio.median >= 1 / NEAR else "behind"
 
 
-def tables(lines: Sequence[Line]) -> list[Table]:
-    """All tables that have a row."""
+def measured(folder: Path) -> Iterator[tuple[Table, Mapping[str, Any], list[Line]]]:
+    """The tables of each kind of core that has results there, with their conditions and lines."""
+    for core, path in tracked.cores(NAME, folder):
+        for table, lines in tables(kept.lines(path, EXAMPLES)):
+            named = replace(table, name=f"{table.name}_{core}")
+            yield named, tracked.spanning([x.conditions for x in lines]), lines
+
+
+def tables(lines: Sequence[Line]) -> list[tuple[Table, list[Line]]]:
+    """All tables that have a row, each with the lines that it is of."""
+    gains = Table(name=NAME, columns=_COLUMNS, rows=[cells(x) for x in lines], notes=notes(lines))
+    networks = [x for x in lines if x.model in NETWORKS]
+    of_paper = [x for x in lines if x.model in ROWS]
     found = [
-        Table(name="models", columns=_COLUMNS, rows=[cells(x) for x in lines], notes=notes(lines)),
-        peers_table([x for x in lines if x.model in NETWORKS]),
-        paper_table(lines),
-    ]
-    return [table for table in found if table.rows]
+        (gains, [*lines]), (peers_table(networks), networks), (paper_table(of_paper), of_paper)
+    ]  # fmt: skip
+    return [(table, its) for table, its in found if table.rows]
 
 
 def cells(line: Line) -> tuple[str, ...]:
@@ -90,7 +104,7 @@ def means(lines: Sequence[Line]) -> Mapping[str, float]:
 
 def peers_table(lines: Sequence[Line]) -> Table:
     """A row for each runtime, a column for each model."""
-    labels = [t for t in TITLES if any(t in x.turns_s or t in x.refused for x in lines)]
+    labels = [t for t in TITLES if any(t in x.timed or t in x.refused for x in lines)]
     rows = [[TITLES[t], *(standing(x, t) for x in lines)] for t in labels]
     return Table(
         name="models_peers",
@@ -107,9 +121,9 @@ def peers_table(lines: Sequence[Line]) -> Table:
 
 
 def standing(line: Line, label: str) -> str:
-    if label not in line.turns_s:
+    if label not in line.timed:
         return "-"
-    return f"{milliseconds(line.time_s(label))} / {milliseconds(min(line.turns_s[label]))}"
+    return f"{milliseconds(line.time_s(label))} / {milliseconds(line.timed[label].best_s)}"
 
 
 def said_versions(lines: Sequence[Line]) -> str:
@@ -140,5 +154,5 @@ def reasons(lines: Sequence[Line]) -> list[str]:
 
 def said(line: Line) -> str:
     """One model in one line."""
-    times = (f"{TITLES[k]} {standing(line, k)}" for k in TITLES if k in line.turns_s)
+    times = (f"{TITLES[k]} {standing(line, k)}" for k in TITLES if k in line.timed)
     return f"{line.model}: {', '.join(times)}; {verdict(line)}"

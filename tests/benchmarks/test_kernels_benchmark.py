@@ -15,8 +15,9 @@ from benchmarks.kernels.kept import Line, lines
 from benchmarks.kernels.measuring import furthest, wrong
 from benchmarks.kernels.onnx_graph import model
 from benchmarks.kernels.peer_ours import prepared
-from benchmarks.kernels.table import notes, reasons, table, verdict
+from benchmarks.kernels.table import NAME, measured, notes, reasons, table, verdict
 from benchmarks.kernels.tuning import Tuning, tuned
+from benchmarks.tracked import file_of
 from hlotune.codegen.built import Built
 from hlotune.codegen.llvm.compile import compile_object
 from hlotune.codegen.runtime.hosts import serial
@@ -27,7 +28,7 @@ from hlotune.measure.verification.buffers import guarded
 from hlotune.schedules.errors import ProgramError
 
 LINE = Line(
-    case="softmax 512x1024", conditions={}, refused={},
+    case="softmax 512x1024", conditions={"threads": 2, "started": "now"},
     tuning=Tuning(kernels=1, first_s=1e-6, default_s=2e-6, limit_s=5e-7),
     times_s={
         kept.XLA: 4e-6, kept.FIRST: 2.5e-6, kept.OURS: 2e-6,
@@ -66,7 +67,7 @@ def test_the_table_says_how_a_case_stands_to_the_best_peer() -> None:
     assert verdict(replace(LINE, times_s={**LINE.times_s, "pytorch eager": 1e-6})) == "behind"
     assert verdict(replace(LINE, times_s={kept.XLA: 4e-6, kept.OURS: 2e-6})) == "no peer"
     assert verdict(replace(LINE, times_s={kept.XLA: 4e-6})) == "failed"
-    (row,) = table([LINE]).rows
+    (row,) = table([LINE], "znver4").rows
     assert row[1:4] == ("4", "3", "PyTorch")
     assert row[4:-1] == ("2.5", "2", "2.00", "1.50", "0.5", "25%", "-", "-")
 
@@ -90,7 +91,7 @@ def test_a_case_that_waits_for_bytes_is_held_against_a_plain_loop_of_its_kind() 
     )  # fmt: skip
     assert line.best_peer == LINE.best_peer
     assert line.share_of_bandwidth == pytest.approx(0.75)
-    assert table([line]).rows[0][-3:-1] == ("L3", "75%")
+    assert table([line], "znver4").rows[0][-3:-1] == ("L3", "75%")
     in_memory = replace(line, tuning=replace(level, level="memory"))
     busy = replace(line, tuning=replace(level, operations_s=2e-7))
     loop_in_memory = {**in_memory.times_s, **dict.fromkeys(kept.PLAIN, 5e-6)}
@@ -117,13 +118,32 @@ def test_a_plain_loop_reads_or_copies_about_as_many_bytes() -> None:
         assert np.array_equal(source.data, copied.data)
 
 
-def test_the_last_line_of_a_case_counts(tmp_path: Path) -> None:
+def test_a_case_that_is_measured_again_has_its_new_line_in_the_place_of_the_old_one(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "results.jsonl"
     later = replace(LINE, tuning=replace(LINE.tuning, skipped=("add: a reason",)), goal_s=1.0)
     for line in (LINE, replace(LINE, case="gone"), later):
         kept.add(path, line)
     assert lines(path, CASES) == [later]
-    assert len(path.read_text(encoding="utf-8").splitlines()) == 3
+    assert len(path.read_text(encoding="utf-8").splitlines()) == 2
+
+
+def test_a_line_that_a_table_alone_is_left_of_says_what_the_table_said(tmp_path: Path) -> None:
+    published = {"limit_s": 1e-6, "share_of_bandwidth": 0.62}
+    line = replace(LINE, tuning=Tuning(kernels=1, level="L3"), published=published)
+    kept.add(tmp_path / "results.jsonl", line)
+    assert lines(tmp_path / "results.jsonl", CASES) == [line]
+    assert table([line], "znver4").rows[0][-5:-1] == ("1", "50%", "L3", "62%")
+
+
+def test_each_kind_of_core_has_a_table_of_its_own(tmp_path: Path) -> None:
+    for core, started in (("znver3", "2026-11-27"), ("znver4", "2026-11-26")):
+        under = {"threads": 2, "started": started, "load_average": 0.1}
+        line = replace(LINE, conditions={**under, "toolchain": {"codegen": "9"}})
+        kept.add(file_of(NAME, core, tmp_path), line)
+    found = {table.name: under["started"] for table, under, _ in measured(tmp_path)}
+    assert found == {"kernels_znver3": "2026-11-27", "kernels_znver4": "2026-11-26"}
 
 
 def test_a_run_that_tunes_takes_cases_again_that_have_first_candidates_alone() -> None:

@@ -1,6 +1,8 @@
 """The benchmark of whole models: its examples, what it keeps, and what its tables say."""
 
+from collections.abc import Mapping
 from dataclasses import replace
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +22,12 @@ from benchmarks.models.contestants import (
 )
 from benchmarks.models.examples import EXAMPLES, Example, chosen
 from benchmarks.models.formats import MAKERS, made
-from benchmarks.models.kept import Line
+from benchmarks.models.kept import Line, timed
 from benchmarks.models.losses import Line as Losses
 from benchmarks.models.losses import batches, losses, trained
 from benchmarks.models.losses import table as loss_table
 from benchmarks.models.measuring import apart_by_norm, takes_part, wrong
-from benchmarks.models.paper import ROWS, paper_table
+from benchmarks.models.paper import ROWS
 from benchmarks.models.peer_ours import borrowed, default, found_options, prepared, said_options
 from benchmarks.models.table import peers_table, reasons, standing, tables, verdict
 from benchmarks.models.tuning import Tuning
@@ -45,15 +47,20 @@ from hlotune.tuning_logs.finals import Final, Paired
 from tests.support.tree import ROOT
 
 ORT, NCNN = "onnxruntime model", "ncnn model"
+TURNS_S = {
+    XLA: (24e-3, 22e-3, 23e-3), ARGUMENTS: (26e-3, 27e-3, 28e-3), ORT: (17e-3, 17e-3, 17e-3),
+    NCNN: (12e-3, 13e-3, 14e-3), OURS: (10e-3, 10e-3, 10e-3),
+}  # fmt: skip
 LINE = Line(
-    model="resnet18", conditions={"versions": {"ours": "1", "ncnn": "2"}, "started": "now"},
-    tuning=Tuning(database="a.db", seconds=60.0, trials=300, wall_s=61.0, kernels=19, won=17),
-    turns_s={
-        XLA: (24e-3, 22e-3, 23e-3), ARGUMENTS: (26e-3, 27e-3, 28e-3),
-        ORT: (17e-3, 17e-3, 17e-3), NCNN: (12e-3, 13e-3, 14e-3), OURS: (10e-3, 10e-3, 10e-3),
+    model="resnet18",
+    conditions={
+        "versions": {"ours": "1", "ncnn": "2"}, "started": "now", "threads": 2,
+        "load_average": 0.1, "toolchain": {"codegen": "9"},
     },
+    tuning=Tuning(database="a.db", seconds=60.0, trials=300, wall_s=61.0, kernels=19, won=17),
+    timed=timed(TURNS_S),
     refused={"mnn model": "missing: no environment at build/peers/mnn"},
-    errors={NCNN: 3e-6, OURS: 2e-6}, notes={},
+    errors={NCNN: 3e-6, OURS: 2e-6},
 )  # fmt: skip
 
 
@@ -123,35 +130,42 @@ def test_what_cannot_be_converted_says_why_in_one_line(
     assert takes_part(Example(name="unet", source="unet.py:model")) == ([], {})
 
 
-def test_the_last_line_of_a_model_counts(tmp_path: Path) -> None:
+def test_a_model_that_is_measured_again_has_its_new_line_alone(tmp_path: Path) -> None:
     path = tmp_path / "results.jsonl"
     later = replace(LINE, notes={OURS: "of late"})
+    found = later.over_ours(NCNN)
+    assert found and (found.low, found.high) == (0.0, inf), "three turns prove nothing"
     for line in (LINE, replace(LINE, model="gone"), later):
         kept.add(path, line)
-    assert kept.lines(path, EXAMPLES) == [later]
+    (found_again,) = kept.lines(path, EXAMPLES)
+    assert found_again.notes == later.notes and tables([found_again])[0][0] == tables([later])[0][0]
+
+
+def with_turns(turns_s: Mapping[str, tuple[float, ...]]) -> Line:
+    return replace(LINE, timed=timed(turns_s))
 
 
 def test_a_line_says_how_ours_stands_to_xla_and_to_the_best_peer() -> None:
     assert LINE.default == XLA and LINE.best_peer == NCNN
-    with_options = replace(LINE, turns_s={**LINE.turns_s, OPTIONS: (9e-3,) * 3})
+    with_options = with_turns({**TURNS_S, OPTIONS: (9e-3,) * 3})
     assert with_options.default == XLA and with_options.best_peer == NCNN
     assert ["XLA, best options", "9 / 9"] in peers_table([with_options]).rows
     assert verdict(LINE) == "ahead"
-    assert verdict(replace(LINE, turns_s={**LINE.turns_s, OURS: (13.2e-3,) * 3})) == "level"
-    assert verdict(replace(LINE, turns_s={**LINE.turns_s, OURS: (15e-3,) * 3})) == "behind"
-    alone = {k: v for k, v in LINE.turns_s.items() if k in (XLA, OURS)}
-    assert verdict(replace(LINE, turns_s=alone)) == "no peer"
-    assert verdict(replace(LINE, turns_s={XLA: (1.0,)})) == "failed"
+    assert verdict(with_turns({**TURNS_S, OURS: (13.2e-3,) * 3})) == "level"
+    assert verdict(with_turns({**TURNS_S, OURS: (15e-3,) * 3})) == "behind"
+    assert verdict(with_turns({k: TURNS_S[k] for k in (XLA, OURS)})) == "no peer"
+    assert verdict(with_turns({XLA: (1.0,)})) == "failed"
 
 
 def test_the_tables_have_every_model_and_every_runtime() -> None:
-    models, peers = tables([LINE])
+    (models, _), (peers, networks_of_it) = tables([LINE])
+    assert networks_of_it == [LINE]
     (row,) = models.rows
     assert row[:4] == ("resnet18", "23", "10", "2.30")
     assert row[6:12] == ("ncnn", "13", "1.30", "ahead", "9", "17 of 19")
     assert any("the best peer, 1 models: 1.30 times" in note for note in models.notes)
     assert [r[0] for r in peers.rows] == [
-        TITLES[k] for k in TITLES if k in (*LINE.turns_s, *LINE.refused)
+        TITLES[k] for k in TITLES if k in (*TURNS_S, *LINE.refused)
     ]
     assert ["MNN", "-"] in peers.rows and ["ncnn", "13 / 12"] in peers.rows
     assert "resnet18: MNN: missing: no environment at build/peers/mnn" in peers.notes
@@ -171,7 +185,8 @@ def test_reasons_leave_out_what_an_entry_was_never_meant_to_do() -> None:
 def test_vgg19_stands_beside_the_figures_of_the_paper() -> None:
     assert set(ROWS) <= set(EXAMPLES)
     lines = [replace(LINE, model=model) for model in ("unet", "vgg19_10", "vgg19_gradient")]
-    found = paper_table(lines)
+    (_, of_all), (found, of_paper) = tables(lines)
+    assert (of_all, of_paper) == (lines, lines[1:])
     assert found.rows == [
         ("forward", "10", "0.023", "0.01", "2.30", "6.67", "9.55", "64.8", "0.74"),
         ("gradient", "1", "0.023", "0.01", "2.30", "-", "-", "-", "-"),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import page, results
+from benchmarks import page, results, tracked
 from hlotune.measure.machine.targets import TARGETS
 from tests.support.recorded import PROPERTIES
 from tests.support.tree import ROOT
@@ -135,6 +135,15 @@ def test_the_charts_that_pages_show_are_there() -> None:
             assert (path.parent / chart).exists()
 
 
+def test_tables_of_kernels_and_models_are_what_their_tracked_results_make() -> None:
+    """`make performance` puts them there; no figure in them is typed."""
+    texts = [path.read_text(encoding="utf-8") for path in page.pages(ROOT)]
+    for name, table in page.tracked_tables(ROOT / tracked.RESULTS).items():
+        shown = [text for text in texts if f"<!-- {name} -->" in text]
+        block = f"<!-- {name} -->\n{page.markdown(table)}\n<!-- /{name} -->"
+        assert all(block in text for text in shown), f"{name}: run `make performance`"
+
+
 def every_name() -> list[str]:
     texts = (path.read_text(encoding="utf-8") for path in page.pages(ROOT))
     return [name for text in texts for name in page.names(text)]
@@ -173,6 +182,7 @@ def test_the_pages_have_a_place_for_every_table() -> None:
         "peers_pieces",
         "peers_rolling",
         "products",
+        "programs",
         "rivals",
         "search",
         "search_strict",
