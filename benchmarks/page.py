@@ -1,6 +1,6 @@
 """Puts the tables of `docs/lab/results/` and `build/*.json` into `docs/performance.md`,
-`docs/reliability.md`, the pages of `docs/lab/` and `docs/models.md`, so that no figure is typed by
-hand.
+`docs/reliability.md`, the pages of `docs/lab/` and `docs/models.md`, and what tuning gains into
+`README.md`, so that no figure is typed by hand.
 
     python -m benchmarks.page
 
@@ -18,12 +18,13 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from benchmarks import evaluations, tracked
+from benchmarks import evaluations, gains, tracked
 from benchmarks.command import command
 from benchmarks.kernels import table as kernels
 from benchmarks.models import table as models
 from benchmarks.results import FOLDER, described
 
+README = Path("README.md")
 PAGE = Path("docs/performance.md")
 RELIABILITY = Path("docs/reliability.md")
 LAB = Path("docs/lab")
@@ -41,6 +42,8 @@ def main() -> None:
         for chart in CHART.findall(text):
             if (drawn := FOLDER / Path(chart).name).exists():
                 shutil.copyfile(drawn, page.parent / chart)
+    if said := gains.paragraph():
+        put(README, {gains.NAME: said})
     judged = evaluations.tables(kept((evaluations.KERNELS, evaluations.FAMILIES)))
     put(MODELS, {table.name: listed(table.columns, table.rows) for table in judged})
 
