@@ -34,6 +34,7 @@ from hlotune.deploy.agreement import check_calls, check_members, check_signature
 from hlotune.deploy.apply import TunedFunction
 from hlotune.deploy.archive import AGAIN, read_stored, write_stored
 from hlotune.deploy.by_shapes import ByShapes, Kinds, kinds_of, require_different
+from hlotune.deploy.key_fields import check_keys
 from hlotune.deploy.manifest import Manifest, manifests_of, variants_json
 from hlotune.deploy.replacement import combined, loaded_here
 from hlotune.hlo.calling.callable import JittedProgram, device_of, function_of
@@ -198,16 +199,14 @@ def _loaded(
     _check_hashes(path, manifest, members)
     target = target_with(manifest.target)
     builts = [_built(path, n, data) for n, data in members.items() if n.startswith(KERNELS)]
-    packed = []
-    for name in (f"{PACKED}{n}" for n in range(manifest.packed)):
-        digest = manifest.sha256[name]
-        if digest not in placed:
-            values = lasting(np.frombuffer(members[name], np.uint8))
-            placed[digest] = jax.device_put(values, device_of(target.platform))
-        packed.append(placed[digest])
+    names = (f"{PACKED}{n}" for n in range(manifest.packed))
+    device = device_of(target.platform)
+    packed = [_placed(manifest.sha256[n], members[n], placed, device) for n in names]
     module = mlir.parse(members[PROGRAM])
     signature = mlir.signature(module)
     check_signature(path, manifest, signature, [p.nbytes for p in packed])
+    count = len(signature.arguments) - len(packed)
+    check_keys(path, manifest.keys, signature.arguments[:count], signature.results)
     check_calls(path, builts, mlir.calls(module, dispatcher.TARGET))
     for built in builts:
         dispatcher.bind(built.key, loaded_here(built))
@@ -225,10 +224,16 @@ def _loaded(
             hidden_values=packed,
             platform=target.platform,
             donated=manifest.donated,
+            keys=manifest.keys,
         ),
     )
-    count = len(signature.arguments) - len(packed)
     return artifact, kinds_of(signature.arguments[:count])
+
+
+def _placed(digest: str, data: bytes, placed: dict[str, Any], device: jax.Device) -> Any:
+    if digest not in placed:
+        placed[digest] = jax.device_put(lasting(np.frombuffer(data, np.uint8)), device)
+    return placed[digest]
 
 
 def _members(tuned: TunedFunction) -> dict[str, bytes]:
@@ -256,6 +261,7 @@ def _manifest(tuned: TunedFunction, hashes: Mapping[str, str]) -> Manifest:
         results=tuned.program.out_tree,
         names=tuned.program.names,
         donated=tuned.program.donated,
+        keys=tuned.program.keys,
         sha256=hashes,
     )
 

@@ -11,15 +11,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+from hlotune.deploy import key_fields
 from hlotune.deploy.archive import AGAIN
 from hlotune.deploy.structures import is_structure, structure_of, tree_of
+from hlotune.hlo.calling.keys import Keys
 from hlotune.schedules.errors import ProgramError
 from hlotune.schedules.numerics import NUMERICS, Numerics
 
 FORMAT = 1
 VARIANTS_FORMAT = 2
 """The format of a file with several programs: a list of manifests of format `FORMAT`."""
-_LATER: Mapping[str, Any] = {"names": [], "donated": []}
+_LATER: Mapping[str, Any] = {"names": [], "donated": [], "keys": key_fields.NO_FIELDS}
 """Fields that older files lack, with the values that they stand for there."""
 _SHOWN = 60
 """The number of characters of a wrong value that an error message shows."""
@@ -46,6 +48,8 @@ class Manifest:
     """The names of the arguments; an argument without a name has ""."""
     donated: tuple[int, ...]
     """The positions, in flat order, of arguments whose memory each call gives away."""
+    keys: Keys
+    """The leaves that are typed random keys."""
     sha256: Mapping[str, str]
     """The SHA-256 hash of each other member of the archive, by the member's name."""
 
@@ -67,6 +71,7 @@ class Manifest:
             "results": structure_of(self.results, "results"),
             "names": self.names,
             "donated": self.donated,
+            "keys": key_fields.fields_of(self.keys),
             "sha256": dict(self.sha256),
         }
         return json.dumps(fields, indent=2, sort_keys=True).encode()
@@ -125,6 +130,7 @@ def _manifest(path: Path, fields: Mapping[str, Any]) -> Manifest:
         results=tree_of(fields["results"]),
         names=tuple(fields["names"]),
         donated=tuple(fields["donated"]),
+        keys=key_fields.keys_of(fields["keys"]),
         sha256=fields["sha256"],
     )
 
@@ -210,6 +216,7 @@ _FIELDS: Mapping[str, tuple[str, Callable[[object], bool]]] = {
     "results": ("null, or containers of leaves", _are_results),
     "names": ("a list of different texts", _are_names),
     "donated": ("a list of different numbers, 0 or more", _are_positions),
+    "keys": ("names of generators by leaves of arguments and results", key_fields.are_fields),
     "sha256": ("hashes of 64 hex digits by the names of members", _are_hashes),
 }
 """The values that each field may have, in words and as a test."""

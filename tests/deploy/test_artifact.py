@@ -17,6 +17,8 @@ import hlotune
 from hlotune.deploy.apply import TunedFunction, apply
 from hlotune.deploy.artifact import load_artifact, save_artifact
 from hlotune.deploy.freeze import freeze
+from hlotune.deploy.key_fields import fields_of, keys_of
+from hlotune.hlo.calling.keys import Keys
 from hlotune.hlo.frontends.program import Program, load
 from hlotune.hlo.sites.stacks import Stack
 from hlotune.schedules.errors import ProgramError
@@ -130,6 +132,31 @@ def test_layers_of_a_loop_are_packed_one_by_one(tmp_path: Path) -> None:
     for run in (function, load_artifact(path)):
         close = partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-5)
         jax.tree.map(close, run(X), jax.jit(scanned)(X))
+
+
+def test_typed_random_keys_are_taken_and_given_as_the_program_does(tmp_path: Path) -> None:
+    def keyed(x: Any, key: Any) -> Any:
+        here, later = jax.random.split(key)
+        return x @ jax.random.normal(here, (16, 32)), {"next": later}
+
+    key, path = jax.random.key(3), tmp_path / "keyed.hlotune"
+    save_artifact(tuned(load(keyed, X, key), tmp_path), path)
+    run = load_artifact(path)
+    wanted, later = keyed(X, key)
+    for given in (key, jax.random.key_data(key)):
+        got, found = run(X, given)
+        np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-4)
+        assert found["next"].dtype == key.dtype
+        numbers = (jax.random.key_data(x["next"]).tolist() for x in (found, later))
+        assert next(numbers) == next(numbers)
+    with pytest.raises(TypeError, match="expected a random key of the generator threefry2x32, got"):
+        run(X, jax.random.key(3, impl="rbg"))
+
+
+def test_keys_of_a_generator_without_a_name_are_written_as_their_numbers() -> None:
+    keys = Keys(arguments={0: "rbg", 1: object()}, results={2: object()})
+    assert fields_of(keys) == {"arguments": {"0": "rbg"}, "results": {}}
+    assert keys_of(fields_of(keys)) == Keys(arguments={0: "rbg"}, results={})
 
 
 def test_equal_programs_make_equal_files(file: Path, tmp_path: Path) -> None:

@@ -164,6 +164,10 @@ def nested(depth: int) -> Any:
         ("names", "x", "a list of different texts"),
         ("names", [1], "a list of different texts"),
         ("names", ["x", "x"], "a list of different texts"),
+        ("keys", [], "names of generators by leaves of arguments and results"),
+        ("keys", {"arguments": {}}, "names of generators by leaves of arguments and results"),
+        ("keys", {"arguments": {"-1": "rbg"}, "results": {}}, "names of generators by leaves"),
+        ("keys", {"arguments": {}, "results": {"0": 1}}, "names of generators by leaves"),
         ("sha256", 3, "hashes of 64 hex digits"),
         ("sha256", {PROGRAM: "12"}, "hashes of 64 hex digits"),
     ],
@@ -187,8 +191,11 @@ def test_a_missing_field_is_named(file: Path, tmp_path: Path, name: str) -> None
         load_artifact(path)
 
 
-def test_files_from_before_names_were_written_can_be_loaded(file: Path, tmp_path: Path) -> None:
-    path = changed(file, tmp_path, without_field("names"))
+@pytest.mark.parametrize("name", ["names", "donated", "keys"])
+def test_files_from_before_a_field_was_written_can_be_loaded(
+    file: Path, tmp_path: Path, name: str
+) -> None:
+    path = changed(file, tmp_path, without_field(name))
     assert load_artifact(path)(X)["y"].shape == (8, 32)
 
 
@@ -283,6 +290,14 @@ F, U = ((8, 16), jnp.float32), ((2048,), jnp.uint8)
         (with_kernel(packed=[packed(7, 2048)]), "1 packed constants of its sizes"),
         (with_manifest(results=["tuple"]), "expected a program of 2 arguments and 0 results"),
         (with_manifest(results=None), "of both arguments and results .* or of neither, got one"),
+        (
+            with_manifest(keys={"arguments": {"0": "threefry2x32"}, "results": {}}),
+            "numbers of random keys of 'threefry2x32' as leaf 0, .* got tensor<8x16xf32>",
+        ),
+        (
+            with_manifest(keys={"arguments": {}, "results": {"7": "rbg"}}),
+            "expected in results of .* as leaf 7, .* got 1 leaves",
+        ),
         (with_manifest(names=["a", "b"]), "expected names of at most 1 arguments .* got 2"),
         (honest(program=b"module"), "expected a StableHLO module"),
     ],
