@@ -12,6 +12,7 @@ from hlotune.schedules.dtypes import BYTES
 from hlotune.schedules.ir.borders import index_ranges
 from hlotune.schedules.ir.compute import Store, Tensor
 from hlotune.schedules.ir.expr import Affine
+from hlotune.schedules.ir.kept_in_results import result_around
 from hlotune.schedules.ir.load_time import constant_of, offset_bytes
 from hlotune.schedules.ir.nest import (
     Layout,
@@ -105,7 +106,8 @@ class Scratch:
             if s.scope == "call":
                 self.call_bytes = self._add(s, stored_bytes(nest, s), self.call_bytes)
             elif s.scope == "task":
-                self.slot_bytes = self._add(s, stored_bytes(nest, s), self.slot_bytes)
+                size = 0 if result_around(nest, s) else stored_bytes(nest, s)
+                self.slot_bytes = self._add(s, size, self.slot_bytes)
         self.nowhere = self.slot_bytes
         self.slot_bytes += _nowhere_bytes(nest)
         self.bytes = self.call_bytes + nest.target.threads * self.slot_bytes
@@ -208,6 +210,9 @@ class Places:
         return self._temporary(maker, tensor, _zeros(tensor.shape))
 
     def _temporary(self, s: StageNest, tensor: Tensor, origin: tuple[Affine, ...]) -> Place:
+        around = result_around(self.nest, s)
+        if around is not None:
+            return self._argument(around)
         shape, own = stored_shape(self.nest, s), is_in_own_order(s.stage)
         layout = s.layout or (_vector_last(s, len(shape)) if own else ())
         return Place(

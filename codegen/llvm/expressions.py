@@ -23,21 +23,21 @@ INSIDE = -1
 def steps_of(
     stage: Stage, lanes: int, dtypes: tuple[str, ...], loaded: tuple[int, ...],
     features: tuple[str, ...] = (), zeros_alike: bool = False, along: bool = False,
-    loses_nan: bool = False,
+    loses_nan: bool = False, at_most_one: bool = False,
 ) -> tuple[Step, ...]:  # fmt: skip
     """How a statement of a stage is written, on so many lanes.
 
     `dtypes` are those of its results, `loaded` the lanes of its loads, or OUTSIDE; `features` are
     the target's.  Where `zeros_alike`, the sign of a result that is zero does not matter; `along`
     says whether the lanes are points of a scan, in order.  Where it `loses_nan`, extremes pass over
-    what is no number.
+    what is no number.  Where its exponentials are `at_most_one`, they are of zero or less.
     """
-    key = lanes, dtypes, loaded, features, zeros_alike, along, loses_nan
+    key = lanes, dtypes, loaded, features, zeros_alike, along, loses_nan, at_most_one
     known = stage.derived.get(key)
     if not isinstance(known, tuple):
         statement = _Statement(stage, lanes, loaded, Draft(features))
         statement.f.zeros_alike, statement.along = zeros_alike, along
-        statement.f.loses_nan = loses_nan
+        statement.f.loses_nan, statement.f.at_most_one = loses_nan, at_most_one
         known = stage.derived[key] = statement.steps(dtypes)
     return known
 

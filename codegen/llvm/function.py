@@ -85,6 +85,8 @@ class Function:
         """Whether the larger of two zeros may be either, in what is written now."""
         self.loses_nan = False
         """Whether extremes may pass over what is no number, in what is written now."""
+        self.at_most_one = False
+        """Whether exponentials are of numbers that are zero or less, in what is written now."""
         self._body: Lines = []
         self._out = self._body
         self._heads: list[Head] = []

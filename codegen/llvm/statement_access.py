@@ -29,6 +29,7 @@ from hlotune.schedules.ir.expr import Affine, Load, Lookup
 from hlotune.schedules.ir.lost_nan import may_pass_over_nan
 from hlotune.schedules.ir.monoids import MAX, MIN
 from hlotune.schedules.ir.nest import LoopNest, StageNest
+from hlotune.schedules.ir.never_positive import powers_are_at_most_one
 from hlotune.schedules.ir.zero_signs import may_be_either_zero
 
 Key = tuple[int, ...]
@@ -54,6 +55,8 @@ class Frame:
     """Whether the lanes are points of a scan."""
     loses_nan: bool
     """Whether extremes may pass over what is no number."""
+    at_most_one: bool
+    """Whether exponentials are of numbers that are zero or less."""
 
     @cached_property
     def _steps(self) -> dict[tuple[int, ...], tuple[Step, ...]]:
@@ -65,7 +68,7 @@ class Frame:
         if known is None:
             known = self._steps[loaded] = steps_of(
                 self.stage, self.lanes, self.dtypes, loaded, self.features, self.zeros_alike,
-                self.along, self.loses_nan,
+                self.along, self.loses_nan, self.at_most_one,
             )  # fmt: skip
         return known
 
@@ -81,6 +84,8 @@ class Frames:
         self._zeros_alike: dict[str, bool] = {}
         """By stage."""
         self._loses_nan: dict[str, bool] = {}
+        """By stage."""
+        self._at_most_one: dict[str, bool] = {}
         """By stage."""
 
     def __call__(self, s: StageNest, point: Point) -> Frame:
@@ -105,6 +110,13 @@ class Frames:
             found = self.zeros_alike(stage) and may_pass_over_nan(self.nest.compute, stage)
             self._loses_nan[stage.name] = found
         return self._loses_nan[stage.name]
+
+    def _are_at_most_one(self, stage: Stage) -> bool:
+        """Whether all exponentials of a stage are of numbers that are zero or less."""
+        if stage.name not in self._at_most_one:
+            found = powers_are_at_most_one(self.nest.compute, stage)
+            self._at_most_one[stage.name] = found
+        return self._at_most_one[stage.name]
 
     def _frame(self, s: StageNest, point: Point) -> Frame:
         lanes = point.lane.lanes if point.lane else 1
@@ -131,6 +143,7 @@ class Frames:
             zeros_alike=self.zeros_alike(s.stage),
             along=s.stage.scans and s.reduces_lanes,
             loses_nan=self.loses_nan(s.stage),
+            at_most_one=self._are_at_most_one(s.stage),
         )
 
     def _ahead(self, s: StageNest, x: Load, point: Point, lanes: int, reads_only: bool) -> Source:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from hlotune.schedules.ir.compute import Stage, Store, Tensor
 from hlotune.schedules.ir.expr import distinct_loads
+from hlotune.schedules.ir.kept_in_results import holds_temporary
 from hlotune.schedules.ir.nest import LoopNest, StageNest
 from hlotune.schedules.ir.regions import parallel_regions
 
@@ -49,9 +50,12 @@ def _regions(nest: LoopNest) -> dict[str, int]:
 
 
 def _written_once(nest: LoopNest, result: Tensor) -> tuple[StageNest, int] | None:
-    """The nest that writes a result, each element once, and the number of its store."""
+    """The nest that writes a result, each element once, and the number of its store; none where
+    an earlier stage has written there."""
     writers = [s for s in nest.stages if result.name in s.stage.stored]
     if len(writers) != 1 or writers[0].at is not None or writers[0].overrun:
+        return None
+    if holds_temporary(nest, result):
         return None
     (writer,) = writers
     places = [k for k, x in enumerate(writer.stage.stores) if x.tensor == result.name]

@@ -47,10 +47,10 @@ def _is_plain(stage: Stage) -> bool:
 def _layout(index: tuple[Affine, ...], axes: Axes) -> Layout:
     """`axes` are by those of the search."""
     back = {own: axis for axis, own in axes.items()}
-    return tuple(back.get(_single(e) or "") for e in index)
+    return tuple(back.get(walked_axis(e) or "") for e in index)
 
 
-def _single(index: Affine) -> str | None:
+def walked_axis(index: Affine) -> str | None:
     """The axis that an index walks one by one from 0 on."""
     alone = len(index.terms) == 1 and not index.constant and index.terms[0][1] == 1
     return index.terms[0][0] if alone else None
@@ -91,10 +91,10 @@ class _Known:
         found = dict[str, str]()
         for load in (x for x in stage.loads if x.tensor in self.layouts):
             shape = compute.tensor(load.tensor).shape
-            if not _is_direct(load):
+            if not is_direct(load):
                 return None
             for axis, e, n in zip(self.layouts[load.tensor], load.index, shape, strict=True):
-                own = _single(e)
+                own = walked_axis(e)
                 inside = not e.terms or (own is not None and stage.extents.get(own, n + 1) <= n)
                 other = axis is not None and (own is None or found.setdefault(axis, own) != own)
                 if other or not inside:
@@ -109,7 +109,7 @@ class _Known:
     def _match_reduced(self, value: Expr, axes: dict[str, str]) -> bool:
         """Finds the reduced axes where a value has the search's own value in it."""
         trial = dict(axes)
-        if _alike(self.search.values[0], value, trial):
+        if alike(self.search.values[0], value, trial):
             axes.update(trial)
             return True
         return isinstance(value, Apply) and any(self._match_reduced(a, axes) for a in value.args)
@@ -117,7 +117,7 @@ class _Known:
     def _kind(self, value: Expr, axes: Axes) -> str:
         """`row`, `point`, or nothing: where a value is NaN for certain."""
         trial = dict(axes)
-        if _alike(self.search.values[0], value, trial) and trial == axes:
+        if alike(self.search.values[0], value, trial) and trial == axes:
             return "point"
         if isinstance(value, Load):
             return "row" if value.tensor in self.rows else "point" * (value.tensor in self.points)
@@ -139,12 +139,12 @@ class _Known:
         return "row" if kind == "point" and whole and across <= reduced else ""
 
 
-def _is_direct(load: Load) -> bool:
+def is_direct(load: Load) -> bool:
     """Whether an index alone says which element it is."""
     return not (load.lookups or load.divisors or load.beside) and load.along is None
 
 
-def _alike(value: Expr, other: Expr, axes: dict[str, str]) -> bool:
+def alike(value: Expr, other: Expr, axes: dict[str, str]) -> bool:
     """Whether two values are the same, one with other axes, which are added to those known."""
     if isinstance(value, Const):
         return value == other
@@ -154,7 +154,7 @@ def _alike(value: Expr, other: Expr, axes: dict[str, str]) -> bool:
         isinstance(value, Apply)
         and isinstance(other, Apply)
         and (value.op, value.dtype, len(value.args)) == (other.op, other.dtype, len(other.args))
-        and all(_alike(a, b, axes) for a, b in zip(value.args, other.args, strict=True))
+        and all(alike(a, b, axes) for a, b in zip(value.args, other.args, strict=True))
     )
 
 
@@ -162,11 +162,11 @@ def _read_alike(value: Load, other: Load, axes: dict[str, str]) -> bool:
     same = (value.tensor, value.dtype, len(value.index)) == (
         other.tensor, other.dtype, len(other.index),
     )  # fmt: skip
-    if not same or not _is_direct(value) or not _is_direct(other):
+    if not same or not is_direct(value) or not is_direct(other):
         return False
     for e, own in zip(value.index, other.index, strict=True):
         if e.terms or own.terms:
-            axis, found = _single(e), _single(own)
+            axis, found = walked_axis(e), walked_axis(own)
             if axis is None or found is None or axes.setdefault(axis, found) != found:
                 return False
         elif e != own:

@@ -327,6 +327,16 @@ def test_rows_that_an_iteration_takes_stay_in_the_first_cache_with_all_that_is_r
         assert placed.block["i"].item() == rows
 
 
+@pytest.mark.parametrize("target", TARGETS.values(), ids=lambda t: t.name)
+@pytest.mark.parametrize("columns", [24, 96, 640, 768, 1000, 32000])
+def test_the_lanes_of_a_first_reduction_are_a_power_of_two(columns: int, target: Any) -> None:
+    compute = softmax(512, columns)
+    space = rows_space_of(compute, target)
+    nest = replay(compute, space.schedule(space.heuristic()), target)
+    for s in (nest.stage("top"), nest.stage("sum")):
+        assert not s.reduces_lanes or s.lanes & (s.lanes - 1) == 0
+
+
 def test_the_limit_counts_what_must_move_and_no_more() -> None:
     bytes_of = {"transpose": 2 * 33 * 70 * 4, "over_rows": (129 * 33 + 33) * 4,
                 "softmax": 2 * 19 * 70 * 4}  # fmt: skip

@@ -3,7 +3,8 @@
 An exponential takes x = n log(2) + r apart, |r| <= log(2) / 2, and log(2) in two parts, of which
 the first has so few bits that n times it is exact.  Where sixteen lanes can look into a table at
 once, n counts sixteenths: a float has the power of two of its fraction from there, and r is so
-small that a shorter polynomial does.
+small that a shorter polynomial does.  Elsewhere the last bits of x log2(e) + 1.5 2^m are those of
+n, and are shifted to where a float has its exponent.
 """
 
 from hlotune.codegen.llvm.math.interval_tables import EXP_TABLE, TANH_TABLE
@@ -30,30 +31,62 @@ FAR_POWER = 64.0
 ONE = {"float": 10.0, "double": 20.0}
 """Above it hyperbolic tangents are 1."""
 SQRT_HALF = 0.7071067811865476
+LIFT = {"float": 25, "double": 55}
+"""What the exponent of a power of two is lifted by so that it is normal where exp(x) is not."""
 
 
 def exponential(t: Lanes, x: str) -> str:
     return exponential_of_sum(t, x, None)
 
 
+def exponential_at_most_one(t: Lanes, x: str) -> str:
+    """exp(x) for x <= 0, or so little above it as rounding leaves: up to 70."""
+    x = t.at_least(x, RANGE[t.element][0])
+    if t.scales:
+        return _scaled_exponential(t, x, None)
+    shifted, r = _shifted(t, x, None)
+    lift = LIFT[t.element]
+    scale = t.on_bits("shl", shifted, t.mantissa)
+    scale = t.of_bits(t.on_bits("add", scale, t.bits_of(2.0**lift)))
+    return t.multiply(_power(t, r, 2.0**-lift), scale)
+
+
 def exponential_of_sum(t: Lanes, x: str, rest: str | None) -> str:
     """exp(x + rest) for a small rest, which may carry bits that x has no place for."""
     low, high = RANGE[t.element]
     x = t.at_least(t.at_most(x, high), low)
-    if has_lookups(t) and t.scales:
+    if t.scales:
+        return _scaled_exponential(t, x, rest)
+    shifted, r = _shifted(t, x, rest)
+    # in two steps, since 2^n may lie outside the range in which exp(x) still does not
+    half = t.on_bits("ashr", shifted, 1)
+    steps = half, t.on_bits("sub", shifted, half)
+    first, second = (t.power_of_two(n) for n in steps)
+    return t.multiply(t.multiply(_power(t, r), first), second)
+
+
+def _scaled_exponential(t: Lanes, x: str, rest: str | None) -> str:
+    """exp(x + rest) where one instruction multiplies by a power of two."""
+    if has_lookups(t):
         count, index, r = _in_sixteenths(t, x, rest)
         power = looked_up(t, "powers_of_two", EXP_TABLE[:1], index)[0]
         return t.scaled(t.add(_times_minus_one(t, power, r), power), count)
-    if t.scales:
-        count = t.rounded(t.multiply(x, t.number(LOG2_E)))
-        r = _remainder(t, x, count, rest)
-        return t.scaled(t.add(_minus_one(t, r), t.number(1)), count)
-    r, n = _reduced(t, x, rest)
-    p = t.add(_minus_one(t, r), t.number(1))
-    # in two steps, since 2^n may lie outside the range in which exp(x) still does not
-    half = t.on_bits("ashr", n, 1)
-    p = t.multiply(p, t.power_of_two(half))
-    return t.multiply(p, t.power_of_two(t.on_bits("sub", n, half)))
+    count = t.rounded(t.multiply(x, t.number(LOG2_E)))
+    r = _remainder(t, x, count, rest)
+    return t.scaled(t.add(_minus_one(t, r), t.number(1)), count)
+
+
+def _shifted(t: Lanes, x: str, rest: str | None) -> tuple[str, str]:
+    """Integers whose last bits are those of n, where a float has its fraction, and r."""
+    large = t.number(1.5 * 2.0**t.mantissa)
+    shifted = t.add(t.multiply(x, t.number(LOG2_E)), large)
+    count = t.f.op(f"fsub {t.type} {shifted}, {large}")
+    return t.bits(shifted), _remainder(t, x, count, rest)
+
+
+def _power(t: Lanes, r: str, factor: float = 1.0) -> str:
+    """exp(r) times a power of two, for |r| <= log(2) / 2."""
+    return t.polynomial(r, [c * factor for c in (1.0, 1.0, *EXP[t.element])])
 
 
 def _in_sixteenths(t: Lanes, x: str, rest: str | None = None) -> tuple[str, str, str]:

@@ -32,6 +32,7 @@ from hlotune.codegen.llvm.math.arc_tangents import angle
 from hlotune.codegen.llvm.math.error_function import erf, erfc
 from hlotune.codegen.llvm.math.exponentials import (
     exponential,
+    exponential_at_most_one,
     exponential_minus_one,
     log,
     log_plus_one,
@@ -79,6 +80,8 @@ def function(f: Function, op: str, args: tuple[Value, ...], dtype: str) -> Value
         found = known_power(t, args[0].name, float(args[1].known))
         if found is not None:
             return Value(found, dtype, t.lanes)
+    if op == "exponential" and f.at_most_one:
+        return Value(exponential_at_most_one(t, args[0].name), dtype, t.lanes)
     if op in BINARY:
         return Value(BINARY[op](t, args[0].name, args[1].name), dtype, t.lanes)
     if op not in UNARY:

@@ -23,7 +23,9 @@ from hlotune.schedules.spaces.cpu_rows.partitions import Partition, row_bytes, t
 from hlotune.schedules.spaces.cpu_rows.sketch import sums_floats
 from hlotune.schedules.spaces.cpu_rows.streams import (
     NEIGHBOURS_AHEAD,
+    STREAMS_AHEAD,
     bytes_ahead,
+    reads_many_streams,
     reads_neighbours,
 )
 from hlotune.schedules.spaces.cpu_rows.view import RowsKnobs
@@ -92,8 +94,8 @@ def _put_body(space: RowsKnobs, config: NDArray[np.int32], nest: Nest, stage: St
 
 
 def _put_streams(space: RowsKnobs, config: NDArray[np.int32], nest: Nest, stage: Stage) -> None:
-    """What is asked for ahead where rows are computed one by one, or neighbours in several rows are
-    read; and what passes the caches."""
+    """What is asked for ahead where rows are computed one by one, neighbours in several rows are
+    read, or several arrays at a time; and what passes the caches."""
     if ("ahead", stage.name) in space.columns:
         asked = 0
         if nest.members:
@@ -102,6 +104,8 @@ def _put_streams(space: RowsKnobs, config: NDArray[np.int32], nest: Nest, stage:
             asked = bytes_ahead(space.compute, stage, space.target, own * widest)
         elif reads_neighbours(space.compute, stage, space.target):
             asked = NEIGHBOURS_AHEAD
+        elif reads_many_streams(space.compute, stage, space.target):
+            asked = STREAMS_AHEAD
         _put(space, config, "ahead", stage.name, asked)
     if ("past", stage.name) in space.columns:
         _put(space, config, "past", stage.name, 1)
@@ -122,7 +126,7 @@ def _body(space: RowsKnobs, stage: Stage, form: Form, lanes: int) -> tuple[int, 
         most = max(1, (space.target.vector_registers - 2) // held // rows)
         many = stage.flops > MANY_OPERATIONS * stage.points
         chains = max(1, MANY_CHAINS // rows) if many else CHAINS // rows
-        return _divisor(across, min(across, chains, most)), rows, 1
+        return _power_of_two(across, min(across, chains, most)), rows, 1
     if space.holds[stage.name]:
         return min(across, CHAINS), 1, 2
     if is_transposed(space.compute, stage, form):
@@ -246,6 +250,18 @@ def _divisor(extent: int, most: int) -> int:
     """The largest divisor of an extent up to a number; that itself where all are small."""
     found = max(n for n in range(1, min(most, extent) + 1) if extent % n == 0)
     return found if 2 * found >= most else min(most, extent)
+
+
+def _power_of_two(extent: int, most: int) -> int:
+    """The largest power of two up to a number that divides an extent; that itself where all are
+    small.
+
+    The lanes of a reduction are one value of LLVM, which it carries around a loop in whole vectors
+    where they are a power of two, and else one by one.
+    """
+    largest = 1 << (most.bit_length() - 1)
+    found = min(largest, extent & -extent)
+    return found if 2 * found >= largest else largest
 
 
 def _cycles(compute: Compute, nest: Nest, rates: MachineRates) -> float:
