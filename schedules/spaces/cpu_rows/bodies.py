@@ -169,10 +169,24 @@ def sizes_of(
     unroll = np.minimum(asked.unroll, extents[inner]) if inner else one
     most = max(1, CODE // parts)
     vectors = np.minimum(vectors, most)
+    if form.reduces:
+        vectors = np.where(vectors < across, power_of_two(vectors), vectors)
     rows = np.clip(rows, 1, most // vectors)
     unroll = np.clip(unroll, 1, most // (vectors * rows))
     chunk = asked.chunk if stage.reduce else one * 0
     return Sizes(wide, vectors, rows, unroll, chunk, asked.peel)
+
+
+def power_of_two(most: Ints) -> Ints:
+    """The largest power of two up to each number, of those that a body has vectors.
+
+    The lanes of a reduction are one value of LLVM, which it carries around a loop in whole vectors
+    where they are a power of two, and else one by one.
+    """
+    found = np.ones_like(most)
+    for n in (2, 4, 8, 16):
+        found = np.where(most >= n, n, found)
+    return found
 
 
 def inside_blocks(

@@ -254,11 +254,9 @@ def _divisor(extent: int, most: int) -> int:
 
 def _power_of_two(extent: int, most: int) -> int:
     """The largest power of two up to a number that divides an extent; that itself where all are
-    small.
-
-    The lanes of a reduction are one value of LLVM, which it carries around a loop in whole vectors
-    where they are a power of two, and else one by one.
-    """
+    small, and the extent where it is no larger than the number."""
+    if extent <= most:
+        return extent
     largest = 1 << (most.bit_length() - 1)
     found = min(largest, extent & -extent)
     return found if 2 * found >= largest else largest
