@@ -25,6 +25,7 @@ from hlotune.schedules.ir.compute import Compute, Stage
 from hlotune.schedules.ir.expr import Affine, Const, Load, map_loads
 from hlotune.schedules.ir.monoids import MAX, SELECTED, Monoid
 from hlotune.schedules.spaces.cpu_rows.space import space_of
+from hlotune.schedules.steps.steps import Unroll
 from tests.support.faults import extents, loading, moved
 from tests.support.reductions import called
 
@@ -257,6 +258,18 @@ def test_sums_over_overlapping_slices_are_one_pass() -> None:
     (stage,) = [s for s in compute.stages if s.combine]
     assert [a.extent for a in stage.reduce] == [8, 9, 16]
     assert len(stage.stores) == 3
+
+
+@pytest.mark.parametrize("planes", [8, 9, 11])
+def test_planes_that_no_cache_holds_are_summed_two_at_a_time(planes: int) -> None:
+    x = array(planes, 10, 70)
+    graph = graph_of(sites(load(total_variation, x))[0].kernel)
+    compute, oracle = compute_of(graph), Oracle(graph, [x])
+    space = space_of(compute, replace(host_target(), l3_bytes=1 << 10))
+    steps = space.schedule(space.firsts()[0]).steps
+    (stage,) = [s for s in compute.stages if s.combine]
+    assert Unroll(stage.name, "r0.2") in steps
+    assert differences(oracle, called(compute, steps, [x])) == []
 
 
 def test_steps_of_a_stencil_are_a_kernel_each() -> None:

@@ -4,6 +4,7 @@ A schedule's steps and the paths that features are computed from are both made o
 they cannot differ.
 """
 
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -70,9 +71,29 @@ def register(stage: Stage, form: Form, sizes: Sizes, axis: str) -> Ints:
 
 
 def innermost_reduce(stage: Stage, form: Form) -> str:
-    """The reduction whose steps are written out; "" where there is none beside the lanes."""
+    """The reduction whose steps are written out; "" where there is none beside the lanes.
+
+    It is the last one, or the first along which neighbours are read: those lie farthest apart, and
+    steps that stand together read most of them once.
+    """
     found = [a.name for a in stage.reduce if a.name != form.vector]
-    return found[-1] if found else ""
+    near = [a for a in found if reads_along(stage, a)]
+    return (near or found[-1:] or [""])[0]
+
+
+def reads_along(stage: Stage, axis: str) -> bool:
+    """Whether a stage reads a tensor in several places that differ along an axis alone."""
+    key = "reads along", axis
+    known = stage.derived.get(key)
+    if not isinstance(known, bool):
+        places = defaultdict[object, set[int]](set)
+        for x in stage.loads:
+            for d, e in enumerate(x.index):
+                if axis in e.coefficients:
+                    others = (*x.index[:d], e.terms, *x.index[d + 1 :])
+                    places[x.tensor, others].add(e.constant)
+        known = stage.derived[key] = any(len(found) > 1 for found in places.values())
+    return known
 
 
 def loops_of(

@@ -49,6 +49,9 @@ MANY_OPERATIONS = 8
 """Operations of a point from which on few vectors side by side keep the units busy."""
 MANY_LOADS = 3
 """Loads of a reduction from which on each vector of them needs a register more beside the sums."""
+PLANES = 2
+"""Steps of a sum over neighbours in a tensor that no cache holds which are written out together:
+planes that would be read once more from the second cache."""
 TASK_ELEMENTS = 1024
 """Elements in a task of an update of many arrays: so many that waking is worth it, and so few that
 threads which get equally many tasks, some of them of small arrays, are busy for equally long."""
@@ -126,7 +129,8 @@ def _body(space: RowsKnobs, stage: Stage, form: Form, lanes: int) -> tuple[int, 
         most = max(1, (space.target.vector_registers - 2) // held // rows)
         many = stage.flops > MANY_OPERATIONS * stage.points
         chains = max(1, MANY_CHAINS // rows) if many else CHAINS // rows
-        return _power_of_two(across, min(across, chains, most)), rows, 1
+        steps = PLANES if reads_neighbours(space.compute, stage, space.target) else 1
+        return _power_of_two(across, min(across, chains, most)), rows, steps
     if space.holds[stage.name]:
         return min(across, CHAINS), 1, 2
     if is_transposed(space.compute, stage, form):
