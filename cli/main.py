@@ -7,7 +7,7 @@ are imported inside the functions, so that `tune --help` answers at once.
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.machinery import ExtensionFileLoader
 from threading import Timer
 from types import FrameType
@@ -62,20 +62,41 @@ def options(version: Version = False) -> None:
     """Options that come before a command; each prints something and ends."""
 
 
-app.command("run", epilog=run.EXAMPLE)(run.run)
-app.command("resume", epilog=resume.EXAMPLE)(resume.resume)
-app.command("xla", epilog=xla.EXAMPLE)(xla.xla)
-app.command("bench", epilog=bench.EXAMPLE)(bench.bench)
-app.command("apply", epilog=apply.EXAMPLE)(apply.apply)
-app.command("export", epilog=export.EXAMPLE)(export.export)
-app.command("kernels", epilog=kernels.EXAMPLE)(kernels.kernels)
-app.command("show", epilog=show.EXAMPLE)(show.show)
-app.command("explain", epilog=explain.EXAMPLE)(explain.explain)
-app.command("report", epilog=report.EXAMPLE)(report.report)
-app.command("dashboard", epilog=dashboard.EXAMPLE)(dashboard.dashboard)
-app.command("targets", epilog=targets.EXAMPLE)(targets.targets)
-app.command("export-candidates", epilog=carry.EXPORT_EXAMPLE)(carry.export_candidates)
-app.command("measure", epilog=carry.MEASURE_EXAMPLE)(carry.measure)
+SHORT: Mapping[str, str] = {
+    "resume": "Goes on with an interrupted run.",
+    "xla": "Searches XLA's own options for the whole program.",
+    "bench": "Times the tuned program against the default.",
+    "apply": "Writes the tuned program to a file, once it is checked.",
+    "export": "Writes the program as an ONNX model.",
+    "kernels": "Lists the kernels of a program, their work and data.",
+    "show": "Shows a recorded kernel: its text, decision and code.",
+    "explain": "Says where a tuned kernel is used, and why.",
+    "report": "Prints the report of a run, or writes it to a file.",
+    "dashboard": "Serves the reports of all runs to a browser.",
+    "export-candidates": "Writes what to measure next on another device.",
+    "measure": "Builds, verifies and times candidates on this device.",
+}
+"""What `tune --help` says of commands whose first sentence is longer than its lines."""
+
+
+def add(name: str, function: Callable[..., Any], example: str) -> None:
+    app.command(name, epilog=example, short_help=SHORT.get(name))(function)
+
+
+add("run", run.run, run.EXAMPLE)
+add("resume", resume.resume, resume.EXAMPLE)
+add("xla", xla.xla, xla.EXAMPLE)
+add("bench", bench.bench, bench.EXAMPLE)
+add("apply", apply.apply, apply.EXAMPLE)
+add("export", export.export, export.EXAMPLE)
+add("kernels", kernels.kernels, kernels.EXAMPLE)
+add("show", show.show, show.EXAMPLE)
+add("explain", explain.explain, explain.EXAMPLE)
+add("report", report.report, report.EXAMPLE)
+add("dashboard", dashboard.dashboard, dashboard.EXAMPLE)
+add("targets", targets.targets, targets.EXAMPLE)
+add("export-candidates", carry.export_candidates, carry.EXPORT_EXAMPLE)
+add("measure", carry.measure, carry.MEASURE_EXAMPLE)
 app.add_typer(db.app, name="db", epilog=db.EXAMPLE)
 app.add_typer(model.app, name="model", epilog=model.EXAMPLE)
 

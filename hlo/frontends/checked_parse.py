@@ -81,6 +81,8 @@ def parsed(path: Path, sizes: Mapping[str, int] | None = None) -> Parsed:
     """
     try:
         opened = _opened(path)
+    except FileNotFoundError as error:
+        raise ProgramError(f"expected a program file {path}, found none; check the path") from error
     except OSError as error:
         raise ProgramError(
             f"expected a program file, got {error.strerror} for {path}; check the path"
