@@ -37,7 +37,9 @@ WIDE = """[...document.querySelectorAll("body *")].filter(x =>
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the database and the report of a real run."""
+    """A folder with the database and the report of a real run, which takes a minute: without a
+    browser it is not begun."""
+    browser.browser()
     folder = tmp_path_factory.mktemp("report")
     database = ("--database", str(folder / "tuning.db"))
     program = "examples/mlp.py:model"
