@@ -42,6 +42,9 @@ def main() -> None:
         for chart in CHART.findall(text):
             if (drawn := FOLDER / Path(chart).name).exists():
                 shutil.copyfile(drawn, page.parent / chart)
+    shown = {x for page in pages() for x in names(page.read_text(encoding="utf-8"))}
+    for name in measured.keys() - shown:
+        print(f"{name} stands in no page; put <!-- {name} --> and <!-- /{name} --> into one")
     if said := gains.paragraph():
         put(README, {gains.NAME: said})
     judged = evaluations.tables(kept((evaluations.KERNELS, evaluations.FAMILIES)))

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks import page, results, tracked
+from benchmarks.kernels import kept
 from hlotune.measure.machine.targets import TARGETS
+from tests.benchmarks.test_kernels_benchmark import LINE
 from tests.support.recorded import PROPERTIES
 from tests.support.tree import ROOT
 
@@ -95,6 +97,21 @@ def test_the_page_is_filled_from_the_files_that_are_named_as_its_marks(
     text = page.PAGE.read_text()
     assert "| new |" in text.partition("<!-- /toy -->")[0]
     assert text.endswith("<!-- other -->\nold\n<!-- /other -->\n")
+
+
+def test_tables_of_a_kind_of_core_that_no_page_has_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "docs").mkdir()
+    for empty in (page.PAGE, page.MODELS, page.RELIABILITY):
+        empty.write_text("")
+    kernel = replace(LINE, conditions={**CONDITIONS, "processor": "znver9"})
+    kept.add(tracked.file_of("kernels", "znver9"), kernel)
+    page.main()
+    assert (
+        "kernels_znver9 stands in no page; put <!-- kernels_znver9 -->" in capsys.readouterr().out
+    )
 
 
 def test_what_was_not_measured_stays_in_the_page() -> None:
