@@ -17,7 +17,7 @@ process keeps what is freed (`malloc_settings.py`).
 import ctypes
 import platform
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -298,8 +298,7 @@ def replacement(
 
     Args:
         name_key: the key.
-        argument_types: of the site, in the kernel's order.
-        result_types: of the site, in the kernel's order.
+        argument_types, result_types: of the site, in the kernel's order.
         scratch_bytes: scratch to provide, enough for every kernel that will be bound to the key.
         packed_bytes: position of a constant argument -> bytes of its packed form.
         in_place: (result, argument) for each result that lies in the memory of an argument; where
@@ -312,34 +311,42 @@ def replacement(
         into the call in place of the argument.
     """
     ensure_registered()
-    packed, stacked = sorted(packed_bytes), sorted(stacks)
-    extra = [
-        TensorType((stacks[p].bytes(packed_bytes[p]) if p in stacks else packed_bytes[p],), "ui8")
-        for p in packed
-    ]
+    packed, stacked, count = sorted(packed_bytes), sorted(stacks), len(argument_types)
+    extra = [_packed(packed_bytes[p], stacks.get(p)) for p in packed]
     types = [*argument_types, *(stacks[p].index for p in stacked), *extra]
-    operands = [f"%a{i}" for i in range(len(argument_types))]
-    operand_types = list(argument_types)
-    for i, position in enumerate(packed, len(argument_types) + len(stacked)):
-        operands[position], operand_types[position] = f"%a{i}", types[i]
-    places = {p: f"%a{len(argument_types) + i}" for i, p in enumerate(stacked)}
-    if stacks:
-        operands += [f"%part{p}" for p in packed]
-        operand_types += [_PLACE] * len(packed)
-    scratch = [TensorType((scratch_bytes,), "ui8")] if scratch_bytes else []
-    call = _custom_call(
-        name_key, scratch_bytes, operands, operand_types, [*result_types, *scratch], in_place,
-        has_stacks=bool(stacks),
-    )  # fmt: skip
+    operands = [(f"%a{i}", kind) for i, kind in enumerate(argument_types)]
+    for i, position in enumerate(packed, count + len(stacked)):
+        operands[position] = f"%a{i}", types[i]
+    places = {p: f"%a{count + i}" for i, p in enumerate(stacked)}
     lines = [x for p in packed for x in _part(p, places.get(p), stacks.get(p))] if stacks else []
+    operands += [(f"%part{p}", _PLACE) for p in packed] if stacks else []
+    produced = [*result_types, *([TensorType((scratch_bytes,), "ui8")] if scratch_bytes else [])]
+    call = _custom_call(
+        name_key, scratch_bytes, operands, produced, in_place, has_stacks=bool(stacks)
+    )
+    return _module(types, result_types, (*lines, call), len(produced))
+
+
+def _packed(size: int, stack: Parts | None) -> TensorType:
+    """The bytes of a packed form, or of all those that follow one another in a stack."""
+    return TensorType((stack.bytes(size) if stack is not None else size,), "ui8")
+
+
+def _module(
+    types: Sequence[TensorType],
+    result_types: Sequence[TensorType],
+    lines: Iterable[str],
+    produced: int,
+) -> str:
+    """A module whose `@main` has these lines, and gives the first of what the call produced."""
     parameters = ", ".join(f"%a{i}: {t}" for i, t in enumerate(types))
     outputs = ", ".join(map(str, result_types))
-    values = _values(len(result_types), len(result_types) + len(scratch))
+    values = _values(len(result_types), produced)
     end = f"return {values} : {outputs}" if result_types else "return"
     return (
         "module {\n"
         f"  func.func public @main({parameters}) -> ({outputs}) {{\n"
-        + "".join(f"    {line}\n" for line in (*lines, call, end))
+        + "".join(f"    {line}\n" for line in (*lines, end))
         + "  }\n}\n"
     )
 
@@ -360,14 +367,14 @@ def _part(position: int, place: str | None, stack: Parts | None) -> list[str]:
 def _custom_call(
     key: str,
     scratch_bytes: int,
-    operands: Sequence[str],
-    operand_types: Sequence[TensorType],
+    operands: Sequence[tuple[str, TensorType]],
     result_types: Sequence[TensorType],
     in_place: Sequence[tuple[int, int]],
     *,
     has_stacks: bool,
 ) -> str:
-    names = ", ".join(operands)
+    names = ", ".join(name for name, _ in operands)
+    operand_types = [kind for _, kind in operands]
     inputs = ", ".join(map(str, operand_types))
     outputs = ", ".join(map(str, result_types))
     produced = f"%r:{len(result_types)} = " if len(result_types) > 1 else "%r = "
