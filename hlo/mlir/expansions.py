@@ -4,7 +4,8 @@
 scatter of one element a row a comparison,
 `stablehlo.batch_norm_inference` arithmetic that fuses; a sharding constraint is left out, as a
 program for one device has nothing to shard.  Slices of a whole tensor, and empty parts of
-concatenations, as `jnp.roll` makes them of a shift by nothing, are left out.  What XLA's
+concatenations, as `jnp.roll` makes them of a shift by nothing, are left out.  A product that is
+transposed is written in the order of its transpose.  What XLA's
 optimizations leave in a dumped program is written as StableHLO again.  What none of these rules
 fits is left as it is: XLA knows it.
 """
@@ -16,6 +17,7 @@ from typing import Any
 from hlotune.hlo.mlir.optimized import cast_bytes, first_operand, operations_of_fusion
 from hlotune.hlo.mlir.scattered import compared
 from hlotune.hlo.mlir.shardings import ANNOTATING_CALL, ANNOTATIONS, target_of
+from hlotune.hlo.mlir.turned_products import turned_product
 from hlotune.hlo.mlir.versions import ir, stablehlo
 from hlotune.hlo.mlir.walking import operations_in, replace
 from hlotune.hlo.operations import ON_SCALARS
@@ -174,4 +176,5 @@ RULES = {
     "stablehlo.scatter": compared,
     "stablehlo.slice": _whole_slice,
     "stablehlo.concatenate": _without_empty,
+    "stablehlo.transpose": turned_product,
 }

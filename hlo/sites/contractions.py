@@ -3,8 +3,9 @@
 An anchor's group grows downwards first: elementwise operations of the anchor's own shape, as long
 as everything else they read can be computed without waiting for the group.  An operation between
 two anchors belongs to the producer; where two anchors meet, to the deeper one.  Then it grows
-upwards, over elementwise operations that nothing else uses. Scalars, broadcasts and small vectors
-are not members: they are cloned into every kernel that reads them.
+upwards, over elementwise operations that nothing else uses, and beside: over those of one tensor
+that only its members below the anchor use, as a momentum that is scaled. Scalars, broadcasts and
+small vectors are not members: they are cloned into every kernel that reads them.
 """
 
 from hlotune.hlo.graph import Op, TensorType
@@ -35,8 +36,10 @@ def groups(region: Region) -> list[Group]:
         owned |= after
     for anchor in anchors:
         before = _grow_up(region, found[anchor], owned)
-        found[anchor] = _around(anchor, found[anchor].members | before)
         owned |= before
+        beside = _grow_beside(region, found[anchor], owned)
+        found[anchor] = _around(anchor, found[anchor].members | before | beside)
+        owned |= beside
     kept = _without_rings(region, [found[a] for a in anchors])
     return sorted(kept, key=lambda group: group.root)
 
@@ -56,13 +59,13 @@ def with_epilogue(region: Region, group: Group) -> Group:
 
 
 def after(region: Region, group: Group) -> frozenset[int]:
-    """The members that wait for the anchor."""
-    return frozenset(m for m in group.members if region.ancestors[m] >> group.root & 1)
+    """The members that wait for the anchor, and those that stand beside these."""
+    return group.members - before(region, group) - {group.root}
 
 
 def before(region: Region, group: Group) -> frozenset[int]:
-    """The members that the anchor waits for, and those that stand beside these."""
-    return group.members - after(region, group) - {group.root}
+    """The members that the anchor waits for."""
+    return frozenset(m for m in group.members if region.ancestors[group.root] >> m & 1)
 
 
 def _grow_down(region: Region, anchor: int, owned: set[int]) -> frozenset[int]:
@@ -113,6 +116,33 @@ def _grow_up(region: Region, group: Group, owned: set[int]) -> frozenset[int]:
             before.add(index)
             waiting.extend(op.operands)
     return frozenset(before)
+
+
+def _grow_beside(region: Region, group: Group, owned: set[int]) -> frozenset[int]:
+    """Operations of one tensor that nothing but the members below the anchor reads: the kernel
+    reads that tensor in the place of their result.
+    """
+    graph, below = region.graph, after(region, group)
+    shape = region.type(graph.ops[group.root].results[0]).shape
+    beside: set[int] = set()
+    waiting = [v for m in sorted(below) for v in graph.ops[m].operands]
+    while waiting:
+        value = waiting.pop()
+        index = region.producers.get(value)
+        if index is None or index in owned or index in beside or value in graph.results:
+            continue
+        op = graph.ops[index]
+        used_here_only = region.users[value] <= below | beside
+        if used_here_only and _is_elementwise(region, op, shape) and _reads_one(region, op):
+            beside.add(index)
+            waiting.extend(op.operands)
+    return frozenset(beside)
+
+
+def _reads_one(region: Region, op: Op) -> bool:
+    """Whether one operand of an operation at most is more than broadcasts of smaller tensors."""
+    wide = {v for v in op.operands if not region.is_narrow(v)}
+    return len(wide) == 1
 
 
 def _may_stand_before(region: Region, op: Op, shape: tuple[int, ...]) -> bool:

@@ -118,6 +118,24 @@ def test_results_of_kernels_lie_in_the_memory_of_donated_arguments(tmp_path: Pat
     assert "copy(" not in text
 
 
+def trained(p: Any, m: Any, x: Any, y: Any) -> Any:
+    """The same step, of the gradient of a product's weights."""
+    return step(p, m, jax.vjp(lambda p: x @ p, p)[1](y)[0])
+
+
+def test_the_step_behind_a_gradient_is_written_over_the_weights_it_moves(tmp_path: Path) -> None:
+    inputs = P, M, normal(64, 40), normal(64, 33)
+    program = load(jax.jit(trained, donate_argnums=(0, 1)), *inputs)
+    database = recorded(tmp_path / "tuning.db", {first_sites(program)["dot0"]: final(DIRECT)})
+    fast, given = apply(program, database=database), [jnp.array(x) for x in inputs]
+    before = [x.unsafe_buffer_pointer() for x in given[:2]]
+    got = fast(*given)
+    assert [x.unsafe_buffer_pointer() for x in got] == before
+    for x, wanted in zip(got, trained(*inputs), strict=True):
+        np.testing.assert_allclose(x, wanted, rtol=1e-5, atol=1e-5)
+    assert "copy(" not in (fast.lower(*inputs).compile().as_text() or "")
+
+
 def test_the_comparison_of_the_whole_program_uses_no_deleted_buffer(tmp_path: Path) -> None:
     fast = tuned(tmp_path)
     result = bench(fast.program, fast, pairs=6, limit_s=2.0)

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import lax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from hlotune.hlo.calling.callable import jitted
@@ -103,8 +104,9 @@ def einsum(config: str, *shapes: tuple[int, ...]) -> str:
     ("config", "shapes", "label"),
     [
         ("ij,jk->ik", ((8, 6), (6, 5), (8, 5)), "dot 8x6x5"),
-        ("ij,jk->ki", ((8, 6), (6, 5), (5, 8)), "dot 8x6x5"),
+        ("ij,jk->ki", ((8, 6), (6, 5), (5, 8)), "dot 5x6x8"),
         ("bij,bkj->bik", ((2, 8, 6), (2, 5, 6), (2, 8, 5)), "dot 2*8x6x5"),
+        ("bij,bkj->bki", ((2, 8, 6), (2, 5, 6), (2, 5, 8)), "dot 2*5x6x8"),
         ("bij,kbj->ikb", ((2, 8, 6), (5, 2, 6), (8, 5, 2)), "dot 2*8x6x5"),
         ("i,j->ij", ((3,), (4,), (3, 4)), "dot 3x1x4"),
         ("ij,ij->", ((3, 4), (3, 4), ()), "dot 1x12x1"),
@@ -117,6 +119,29 @@ def test_an_einsum_is_a_contraction(
     x, y = (whole(*shape) for shape in shapes[:2])
     np.testing.assert_array_equal(jitted(program)(x, y)[0], np.einsum(config, x, y))
     assert [s.label for s in contractions(program)] == [label]
+
+
+def test_a_product_that_is_transposed_has_the_order_of_its_transpose() -> None:
+    highest = (lax.Precision.DEFAULT, lax.Precision.HIGHEST)
+
+    def of_weights(x: jax.Array, y: jax.Array) -> jax.Array:
+        """As `jax.grad` has it."""
+        return lax.dot_general(y, x, (((0,), (0,)), ((), ())), precision=highest).T
+
+    x, y = whole(7, 5), whole(7, 3)
+    program = load(of_weights, x, y)
+    assert names(program) == ["dot_general"]
+    (product,) = program.graph.ops
+    assert product["precision_config"] == ("HIGHEST", "DEFAULT")
+    np.testing.assert_array_equal(jitted(program)(x, y), x.T @ y)
+
+
+def test_a_product_that_others_read_too_stays_as_it_is() -> None:
+    def both(x: jax.Array, y: jax.Array) -> Any:
+        product = x @ y
+        return product, product.T
+
+    assert names(load(both, whole(7, 5), whole(5, 3))) == ["dot_general", "transpose"]
 
 
 @pytest.mark.parametrize(

@@ -135,6 +135,31 @@ def test_a_transpose_of_what_was_computed_goes_along_when_nothing_else_uses_it()
     assert [s.label for s in shared] == ["dot 16x64x32"]
 
 
+def test_the_step_of_an_optimizer_goes_with_the_gradient_of_its_weights() -> None:
+    def step(w: jax.Array, m: jax.Array, v: jax.Array, x: jax.Array, y: jax.Array) -> Any:
+        g = jax.vjp(lambda w: x @ w, w)[1](y)[0]
+        m, v = 0.9 * m + g, 0.99 * v + g * g
+        return 0.999 * w - 0.1 * m / jnp.sqrt(v), m, v
+
+    matrix = f32(32, 16)
+    found = sites_of(step, matrix, matrix, matrix, f32(64, 32), f32(64, 16))
+    assert len(found[0].arguments) == 5
+    assert len(found[0].results) == 3
+    assert [s.label for s in found] == [
+        "dot 32x64x16 +scale+add+scale+mul+add+4 more", "dot 32x64x16",
+    ]  # fmt: skip
+    assert not operations(found[0]).count("transpose")
+
+
+def test_what_stands_beside_and_is_made_of_two_tensors_stays_outside() -> None:
+    def f(x: jax.Array, w: jax.Array, y: jax.Array, z: jax.Array) -> Any:
+        return x @ w + 2 * (y + z)
+
+    of_result = f32(64, 16)
+    found = first(f, f32(64, 32), f32(32, 16), of_result, of_result)
+    assert operations(found) == ["dot_general", "constant", "broadcast_in_dim", "multiply", "add"]
+
+
 def test_what_stands_before_and_is_used_elsewhere_stays_outside() -> None:
     def f(x: jax.Array, w: jax.Array) -> Any:
         y = jnp.tanh(x)
