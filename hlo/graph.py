@@ -8,6 +8,7 @@ Graph of its own whose ops may refer to outer values only through `captures`.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +23,7 @@ class TensorType:
 
     @property
     def elements(self) -> int:
-        return int(np.prod(self.shape, dtype=np.int64))
+        return prod(self.shape)
 
     @property
     def bytes(self) -> int:

@@ -23,7 +23,7 @@ from hlotune.hlo.sites.fusible import (
     reduces,
 )
 from hlotune.hlo.sites.region import Group, Pattern, Region
-from hlotune.hlo.to_compute.axis_names import axis_names, merged_names
+from hlotune.hlo.to_compute.axis_names import merged_names
 from hlotune.hlo.to_compute.cumulative import WINDOW, cumulative
 from hlotune.hlo.to_compute.large_values import Extent, behind
 from hlotune.hlo.to_compute.updates import UPDATES, merges
@@ -97,7 +97,7 @@ class _Growth:
     def __init__(self, fusible: Fusible) -> None:
         self.fusible, self.region = fusible, fusible.region
         graph = self.region.graph
-        self.names = axis_names(graph, loose=True)
+        self.names = self.region.axis_names()
         self.merged = merged_names(graph, self.names)
         self.sources = [fusible.sources(i) for i in range(len(graph.ops))]
         self.ways = self._ways()

@@ -8,6 +8,7 @@ from typing import Literal as Choice
 from hlotune.hlo.canonical import INLINE_ELEMENTS, places
 from hlotune.hlo.graph import Graph, Literal, Op, TensorType
 from hlotune.hlo.operations import KERNELS_ELEMENTWISE
+from hlotune.hlo.to_compute.axis_names import axis_names
 from hlotune.schedules.dtypes import BYTES, accumulator, has_kernels, is_float
 from hlotune.schedules.ir.operations import OPERATIONS
 
@@ -49,6 +50,7 @@ class Region:
     order: dict[int, int] = field(default_factory=dict)
     """Places in the canonical text: where equals meet they decide, not the order of statements."""
     narrow: dict[int, bool] = field(default_factory=dict)
+    named: dict[int, tuple[str, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.order = places(self.graph)
@@ -66,6 +68,12 @@ class Region:
 
     def type(self, value: int) -> TensorType:
         return self.graph.types[value]
+
+    def axis_names(self) -> dict[int, tuple[str, ...]]:
+        """For each value a name for each of its dimensions, those of other extents tied too."""
+        if not self.named:
+            self.named.update(axis_names(self.graph, loose=True))
+        return self.named
 
     def has_kernels(self, op: Op) -> bool:
         """Whether kernels may have the element types of all that an operation reads and gives.

@@ -37,6 +37,11 @@ class Scope:
         return None if index is None else self.graph.ops[index]
 
     @cached_property
+    def numbers(self) -> dict[int, Literal | None]:
+        """What `splats.py` has found of values: numbers that all their elements are."""
+        return {}
+
+    @cached_property
     def captures(self) -> dict[int, int]:
         return dict(self.graph.captures)
 

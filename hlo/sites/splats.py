@@ -37,11 +37,16 @@ def splat_of(scope: Scope, value: int) -> Literal | None:
 
 
 def _number(scope: Scope, value: int) -> Literal | None:
-    """One element of such a value."""
+    """One element of such a value; each is computed once."""
     scope, value = scope.origin(value)
-    op = scope.producer(value)
-    if op is None:
-        return None
+    if value not in scope.numbers:
+        op = scope.producer(value)
+        scope.numbers[value] = None if op is None else _result(scope, op)
+    return scope.numbers[value]
+
+
+def _result(scope: Scope, op: Op) -> Literal | None:
+    """One element of what an operation gives."""
     if op.name == "stablehlo.constant":
         literal = op["value"]
         one = isinstance(literal, Literal) and (literal.splat or literal.type.elements == 1)
@@ -60,10 +65,12 @@ def _computed(scope: Scope, op: Op) -> Literal | None:
         return None
     if compute is None or not {scope.graph.types[v].dtype for v in op.operands} <= NUMBERS:
         return None
-    known = [_number(scope, v) for v in op.operands]
-    operands = [np.frombuffer(x.data, numpy_dtype(x.type.dtype))[0] for x in known if x is not None]
-    if len(operands) < len(known):
-        return None
+    operands = list[np.generic]()
+    for value in op.operands:
+        known = _number(scope, value)
+        if known is None:
+            return None
+        operands.append(np.frombuffer(known.data, numpy_dtype(known.type.dtype))[0])
     with np.errstate(all="ignore"):
         found = np.asarray(compute(*operands)).astype(numpy_dtype(result))
     return Literal(TensorType((), result), found.tobytes(), splat=False)
