@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
@@ -35,6 +36,7 @@ from hlotune.tuning_logs.open_database import chosen
 __all__ = ["Explanation", "TunedFunction", "apply", "freeze"]
 
 LOG = logging.getLogger("hlotune.apply")
+TOGETHER: Literal["tuned together"] = "tuned together"
 Status = Literal["tuned", "kept default", "no record", "failed", "covered"]
 
 
@@ -179,7 +181,7 @@ def applied(
     target = target_here(target)
     found = sites(program)
     under = conditions(target, toolchain(), cache)
-    decisions = _decisions(found, database, numerics, program.key, under)
+    decisions = _decisions(found, database, numerics, program, under)
     decisions |= {key: _together(final) for key, final in also.items() if key in decisions}
     if any_jaxlib:
         decisions = _with_other_jaxlibs(found, decisions, database, numerics, target, cache, tell)
@@ -201,19 +203,22 @@ def _decisions(
     found: Sequence[Site],
     database: Database | str | Path | None,
     numerics: Numerics,
-    program: str,
+    program: Program,
     under: Conditions,
 ) -> dict[str, Decision]:
+    """The decision for each kernel.  The program's key, a hash of all its constants, is asked for
+    where a kernel was tuned together with others alone.
+    """
     with chosen(database, create=False) as records:
-        keys = dict.fromkeys(site.kernel.key for site in found)
-        return {
-            key: decision(records, key, numerics=numerics, program=program, **under) for key in keys
-        }
+        decide = partial(decision, records, numerics=numerics, **under)
+        decided = {key: decide(key) for key in dict.fromkeys(site.kernel.key for site in found)}
+        together = [k for k, d in decided.items() if d.final and d.final.outcome == TOGETHER]
+        return decided | {key: decide(key, program=program.key) for key in together}
 
 
 def _together(final: Final) -> Decision:
     """The decision for a champion that is tried together with others."""
-    tried = replace(final, outcome="tuned together")
+    tried = replace(final, outcome=TOGETHER)
     return Decision(schedule=final.schedule, reason="tried with the other kernels", final=tried)
 
 
