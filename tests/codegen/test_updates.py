@@ -26,7 +26,6 @@ from hlotune.schedules.algorithms.replay import replay
 from hlotune.schedules.ir.compute import Compute
 from hlotune.schedules.ir.regions import parallel_regions
 from hlotune.schedules.steps.schedule import Schedule
-from hlotune.schedules.steps.steps import Ahead
 from tests.support.faults import edited
 
 SHAPES = ((7, 7, 3, 16), (33,), (64,), (300, 40), (3, 3, 8, 8), (65,))
@@ -144,13 +143,3 @@ def test_a_planted_fault_is_found(fault: str) -> None:
     failure = verify(site().kernel, Built(code, emitted.scratch_bytes, (), 0, target.threads))
     assert isinstance(failure, Failure)
     assert "unwritten" in failure.message
-
-
-def test_arrays_that_no_cache_holds_are_asked_for_a_page_ahead() -> None:
-    def asked(l3_bytes: int) -> set[tuple[str, int]]:
-        space = space_of(compute(), replace(host_target(), threads=2, l3_bytes=l3_bytes))
-        steps = space.schedule(space.firsts()[0]).steps
-        return {(s.stage, s.bytes) for s in steps if isinstance(s, Ahead)}
-
-    assert asked(1 << 25) == set()
-    assert asked(1 << 10) == {(s.name, 4096) for s in compute().stages}

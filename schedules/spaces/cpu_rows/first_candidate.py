@@ -23,9 +23,7 @@ from hlotune.schedules.spaces.cpu_rows.partitions import Partition, row_bytes, t
 from hlotune.schedules.spaces.cpu_rows.sketch import sums_floats
 from hlotune.schedules.spaces.cpu_rows.streams import (
     NEIGHBOURS_AHEAD,
-    STREAMS_AHEAD,
     bytes_ahead,
-    reads_many_streams,
     reads_neighbours,
 )
 from hlotune.schedules.spaces.cpu_rows.view import RowsKnobs
@@ -97,8 +95,8 @@ def _put_body(space: RowsKnobs, config: NDArray[np.int32], nest: Nest, stage: St
 
 
 def _put_streams(space: RowsKnobs, config: NDArray[np.int32], nest: Nest, stage: Stage) -> None:
-    """What is asked for ahead where rows are computed one by one, neighbours in several rows are
-    read, or several arrays at a time; and what passes the caches."""
+    """What is asked for ahead where rows are computed one by one, or neighbours in several rows are
+    read; and what passes the caches."""
     if ("ahead", stage.name) in space.columns:
         asked = 0
         if nest.members:
@@ -107,8 +105,6 @@ def _put_streams(space: RowsKnobs, config: NDArray[np.int32], nest: Nest, stage:
             asked = bytes_ahead(space.compute, stage, space.target, own * widest)
         elif reads_neighbours(space.compute, stage, space.target):
             asked = NEIGHBOURS_AHEAD
-        elif reads_many_streams(space.compute, stage, space.target):
-            asked = STREAMS_AHEAD
         _put(space, config, "ahead", stage.name, asked)
     if ("past", stage.name) in space.columns:
         _put(space, config, "past", stage.name, 1)

@@ -17,8 +17,6 @@ from hlotune.schedules.targets.cpu import LINE_BYTES, CpuTarget
 AHEAD_BYTES = (0, 1024, 2048, 4096, 8192, 16384, 32768)
 NEIGHBOURS, NEIGHBOURS_AHEAD = 3, 8192
 """Places of one tensor from which on a stage reads neighbours, and the bytes that it asks ahead."""
-STREAMS, STREAMS_AHEAD = 3, 4096
-"""Arguments that a stage goes along from which on it asks for each of them ahead, and the bytes."""
 BUSY = 4
 """Operations of a point from which on a stage has time for requests."""
 
@@ -67,14 +65,6 @@ def reads_neighbours(compute: Compute, stage: Stage, target: CpuTarget) -> bool:
         places[name] >= NEIGHBOURS and compute.tensor(name).bytes > large
         for name in streamed(compute, stage)
     )
-
-
-def reads_many_streams(compute: Compute, stage: Stage, target: CpuTarget) -> bool:
-    """Whether a stage makes results of several arguments, point by point, and no cache has room for
-    the arguments of the kernel: each of them is asked for anew where a page of it ends."""
-    total = sum(t.bytes for t in compute.arguments)
-    several = len(streamed(compute, stage)) >= STREAMS
-    return several and not stage.reduce and total > target.l3_bytes
 
 
 def stream_steps(compute: Compute, stage: Stage, ahead_bytes: int, past: bool) -> Sequence[Step]:
