@@ -13,6 +13,7 @@ from hlotune.hlo.calling.callable import device_of
 from hlotune.hlo.frontends.program import Program
 from hlotune.measure.machine.affinity import pinned
 from hlotune.measure.machine.machine_lock import Turns
+from hlotune.measure.timing.comparison import fewest_long_pairs
 from hlotune.measure.timing.core_sharing_probe import apart_of
 from hlotune.measure.timing.timing import ONCE_S, is_seldom, steady
 from hlotune.schedules.targets.target import Target
@@ -21,7 +22,9 @@ WARM_CALLS = 3
 SAMPLE_S = 1e-3
 """Calls shorter than this are timed several at a time."""
 FEWEST_PAIRS = 6
-"""Below, no interval has 95 % confidence."""
+"""Below, no interval of short calls has 95 % confidence."""
+FEWEST_LONG_PAIRS = fewest_long_pairs()
+"""The same where calls of the default take long."""
 
 Function = Callable[..., Any]
 
@@ -77,7 +80,8 @@ class Timer:
         calls = max(1, math.ceil(SAMPLE_S / warm_s))
         samples: tuple[list[float], list[float]] = ([], [])
         for pair in range(pairs):
-            if self.is_over and pair >= FEWEST_PAIRS:
+            long = pair > 0 and min(samples[0]) >= ONCE_S
+            if self.is_over and pair >= (FEWEST_LONG_PAIRS if long else FEWEST_PAIRS):
                 break
             first = [dict(enumerate(each)) for each in zip(*(s[:2] for s in samples), strict=True)]
             for k in (0, 1) if pair % 2 == 0 else (1, 0):

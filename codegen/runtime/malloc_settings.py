@@ -37,6 +37,13 @@ def keep_memory() -> bool:
     return apart and all([mallopt(name, value) for name, value in SETTINGS.items()])
 
 
+def give_back() -> None:
+    """Gives what is free of all heaps back to the system, whatever malloc was told to keep."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(ctypes.c_size_t(0))
+
+
 def _is_decided() -> bool:
     """Whether the user has told glibc's malloc something by variables."""
     tunables = os.environ.get("GLIBC_TUNABLES", "")

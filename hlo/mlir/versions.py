@@ -41,6 +41,9 @@ except (ImportError, AttributeError) as error:
         "these with `pip install 'jax<0.13'`"
     ) from error
 
+COMPILED = "/jax/core/compile/backend_compile_duration"
+"""The event of a compilation.  Where a release of JAX calls it otherwise, nobody hears of any."""
+
 __all__ = ["PassManager", "chlo", "ir", "mhlo", "sdy", "stablehlo"]
 
 

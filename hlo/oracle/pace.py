@@ -12,10 +12,11 @@ from hlotune.hlo.to_compute.cumulative import cumulative
 
 ELEMENT = 100
 """An element of an operand or a result takes as long as so many products."""
-EARLY = 0.1
-"""The share of its time after which the oracle may give up."""
+FIRST, EARLY = 0.02, 0.1
+"""The shares of its time after which the oracle may give up, and does where it looks hopeless."""
 HOPELESS = 2.0
-"""It does where it would take so many times as long as it has."""
+"""It looks so where it would take so many times as long as it has; before that, as many times more
+as it is too early."""
 LOOP, WINDOWS = "stablehlo.while", "stablehlo.reduce_window"
 
 
@@ -32,9 +33,11 @@ class Pace:
         would take far longer than there is time.  Nobody knows how often a loop goes round.
         """
         spent_s = time.monotonic() - self._start_s
-        if not position or not self._is_known or spent_s < EARLY * self._limit_s:
+        if not position or not self._is_known or spent_s < FIRST * self._limit_s:
             return
-        if spent_s * self._done[-1] > HOPELESS * self._limit_s * self._done[position - 1]:
+        earlier = max(1.0, EARLY * self._limit_s / spent_s)
+        expected_s = spent_s * self._done[-1] / max(1, self._done[position - 1])
+        if expected_s > HOPELESS * earlier * self._limit_s:
             raise OutOfTime
 
 

@@ -14,6 +14,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from weakref import WeakKeyDictionary
 
 from hlotune.hlo.canonical import INLINE_ELEMENTS, argument_order, canonical
 from hlotune.hlo.frontends.program import Program
@@ -60,6 +61,10 @@ class Site:
     """The operations that its arguments wait for, as bits."""
 
 
+_known: WeakKeyDictionary[Program, tuple[Site, ...]] = WeakKeyDictionary()
+"""What a run has found is what it puts kernels into at its end; large programs take seconds."""
+
+
 def sites(program: Program) -> tuple[Site, ...]:
     """All candidate sites, what is best chosen first where they share operations.
 
@@ -68,6 +73,12 @@ def sites(program: Program) -> tuple[Site, ...]:
     groups of what stands outside of these, then those that stand outside of bare contractions, and
     parts of both.
     """
+    if program not in _known:
+        _known[program] = _found(program)
+    return _known[program]
+
+
+def _found(program: Program) -> tuple[Site, ...]:
     found: list[Site] = []
     counts = Counter[str]()
     runs = {place: flow.runs for place, flow in flows(program.graph, program.trips).items()}

@@ -7,6 +7,11 @@ confidence whatever the distribution of the noise.  That is so where each sample
 A subject that is many times as slow as all others is measured in two rounds alone
 (`timing.is_seldom`): which side is faster is then as certain as these two rounds are, and the
 interval shows only how the faster side varies.
+
+Of calls that take long there may be fewer rounds than the sign test needs.  Then the interval is
+the rank sum test's (F. Wilcoxon, 1945): if the sides differed by no factor, all orders of their
+times would be equally likely, and of four rounds two orders in seventy have all times of one side
+below all of the other's.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,6 +22,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from hlotune.measure.timing.modes import without_slow_mode
+from hlotune.measure.timing.timing import ONCE_S
 from hlotune.measure.trial import Failure, Measurement, Outcome
 
 if TYPE_CHECKING:
@@ -96,9 +102,19 @@ def ratio(
     """The ratio of paired times with its interval: `[0, inf]` where there are too few pairs."""
     ratios = sorted(d / c for d, c in zip(default_s, candidate_s, strict=True))
     rank = interval_rank(len(ratios), confidence)
-    if rank == 0:
-        return Ratio(median(ratios), 0.0, inf)
-    return Ratio(median(ratios), ratios[rank - 1], ratios[-rank])
+    if rank:
+        return Ratio(median(ratios), ratios[rank - 1], ratios[-rank])
+    if min(default_s) >= ONCE_S and len(ratios) >= fewest_long_pairs(confidence):
+        low, high = min(default_s) / max(candidate_s), max(default_s) / min(candidate_s)
+        return Ratio(median(ratios), low, high)
+    return Ratio(median(ratios), 0.0, inf)
+
+
+def fewest_long_pairs(confidence: float = CONFIDENCE) -> int:
+    """Pairs of long calls from which on there is an interval, of the times of both sides as two
+    samples: four at 95 %.
+    """
+    return next(n for n in count(1) if 2 / comb(2 * n, n) <= 1 - confidence)
 
 
 def speedup(

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from hlotune.measure.machine.affinity import parted, threads_named
 from hlotune.measure.machine.run_queue import RunQueue
-from hlotune.measure.timing.timing import ONCE_S, Clock
+from hlotune.measure.timing.timing import FEW_S, ONCE_S, Clock
 
 TRIES = 4
 MOST_LOST = 0.25
@@ -49,8 +49,8 @@ def run_up(call: Callable[[], object]) -> bool:
 class RunUp:
     """A run-up ahead of each sample, until its calls proved to take so long that none is needed.
 
-    Two have to, one after another, unless one takes a second: a first call may take many times as
-    long as all others.
+    Two have to, one after another, unless one takes as long as `FEW_S`: a first call may take many
+    times as long as all others.
     """
 
     def __init__(self, call: Callable[[], object], *, is_long: bool = False) -> None:
@@ -65,7 +65,7 @@ class RunUp:
         start = time.perf_counter()
         short = run_up(self._call)
         took_s = 0.0 if short else time.perf_counter() - start
-        self._is_long = took_s >= ONCE_S or min(took_s, self._last_s) >= ALONE_S
+        self._is_long = took_s >= FEW_S or min(took_s, self._last_s) >= ALONE_S
         self._last_s = took_s
         return short
 

@@ -79,9 +79,12 @@ process's turn.
 ONCE_S = 1.0
 """A call of at least this is timed once: what warms up, and the call itself, is nothing of it."""
 
+FEW_S = 0.25
+"""One call of at least this warms up, and a comparison has few of them."""
+
 SELDOM = 3.0
-"""A subject of such calls that takes so many times as long as all others is called in two rounds
-alone; in further ones it counts as the faster of these."""
+"""A subject of calls of `FEW_S` that takes so many times as long as all others is called in two
+rounds alone; in further ones it counts as the faster of these."""
 
 _SETTLING_S = 0.3
 """Longest wait for the threads to come apart; the host needs less than a tenth of a second."""
@@ -208,7 +211,7 @@ def interleaved(
     of the rounds counts as the sample of the first one.
     """
     start = time.perf_counter()
-    warm_s = [warmed(subject, ONCE_S) for subject in subjects]
+    warm_s = [warmed(subject, FEW_S) for subject in subjects]
     calls = [calls_a_sample(seconds, effort) for seconds in warm_s]
     looks = Steady(apart)
     rounds: list[dict[int, float]] = []
@@ -231,7 +234,7 @@ def interleaved(
 def is_seldom(rounds: Sequence[Mapping[int, float]], i: int) -> bool:
     """Whether a subject has long calls, and took many times as long as all others each time."""
     others = [max(s for k, s in r.items() if k != i) for r in rounds if len(r) > 1]
-    slow = all(r[i] >= max(ONCE_S, SELDOM * s) for r, s in zip(rounds, others, strict=False))
+    slow = all(r[i] >= max(FEW_S, SELDOM * s) for r, s in zip(rounds, others, strict=False))
     return bool(others) and slow
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from hlotune.codegen.backends import backend_named
 from hlotune.codegen.built import Built
+from hlotune.codegen.runtime.malloc_settings import give_back
 from hlotune.hlo.canonical import graph_of
 from hlotune.hlo.kernel import Kernel
 from hlotune.hlo.mlir.versions import run_in_the_calling_thread
@@ -238,11 +239,12 @@ def _beside(request: Message) -> Message:
 
 
 def _forget(request: Message) -> Message:
-    """Frees operands, buffers and what the oracle gave."""
+    """Frees operands, buffers and what the oracle gave, and the memory of earlier kernels."""
     for kept in (_made_bench, _pages, _shelf):
         kept.cache_clear()
     _last_bench.clear()
     gc.collect()
+    give_back()
     return Message({"is": "forgotten"})
 
 

@@ -6,7 +6,7 @@ from math import ceil
 from statistics import mean
 
 from hlotune.measure.timing.comparison import fewest_pairs
-from hlotune.measure.timing.timing import AGREED_S, ONCE_S
+from hlotune.measure.timing.timing import AGREED_S, FEW_S
 from hlotune.measure.workers.runner import COMPARING_S
 
 UNKNOWN_FINAL_S = 3.0
@@ -47,6 +47,8 @@ class Costs:
     """How many champions are built, verified and timed."""
     is_clear: bool = False
     """Whether the best candidate is clearly faster than the default by the search's own times."""
+    is_seldom: bool = True
+    """Whether a default of long calls is slower by so much that it is called twice alone."""
     crowd: int = 0
     """How many candidates the heat has, each built once and measured twice; 0 without a heat."""
 
@@ -72,7 +74,7 @@ def final_s(costs: Costs, pairs: int) -> float | None:
     if costs.is_clear:  # rounds of long calls end as they agree, calls before each among them
         pairs = min(pairs, ceil(max(AGREED_S / round_s, 2 * fewest_pairs(costs.entrants))))
     sampling_s = min(pairs * round_s, COMPARING_S)
-    if costs.call_s >= ONCE_S:
+    if costs.call_s >= FEW_S and costs.is_seldom:
         default_s, sampling_s = 0.0, LONG_CALLS * costs.call_s
     heat_s = costs.crowd * (costs.build_s + 2 * costs.usual_s)
     own_s = costs.entrants * costs.build_s + verifying_s + default_s + sampling_s

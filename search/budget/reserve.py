@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from math import inf, isfinite
 from statistics import mean, median
 
-from hlotune.measure.timing.timing import CLEARLY
+from hlotune.measure.timing.timing import CLEARLY, SELDOM
 from hlotune.search.budget.budget import DEFAULT_BUDGET_S, WHOLE_SHARE
 from hlotune.search.budget.closing_costs import Costs, Due, building_s, finals_s
 from hlotune.search.budget.spending import Contest, Decided
@@ -145,6 +145,7 @@ def costs(contest: Contest, pairs: int) -> Costs:
         usual_s=median(others) if others else 0.0,
         entrants=max(1, min(CHAMPIONS, near)),
         is_clear=CLEARLY * contest.tuner.best_s < contest.default_s,
+        is_seldom=SELDOM * contest.tuner.best_s <= contest.default_s,
         crowd=heat_size(contest.tuner.usable, near) if pairs > FEWEST_PAIRS else 0,
     )
 

@@ -5,11 +5,12 @@ from dataclasses import dataclass, field
 from math import isfinite
 from types import MappingProxyType
 
+from hlotune.codegen.runtime.malloc_settings import give_back
 from hlotune.deploy.accuracy import Accuracy
 from hlotune.deploy.apply import applied
 from hlotune.deploy.bench import ORACLE_S, BenchResult, Prepared, compared, prepared
 from hlotune.deploy.bisection import SHORTFALL
-from hlotune.deploy.timer import FEWEST_PAIRS
+from hlotune.deploy.timer import FEWEST_LONG_PAIRS
 from hlotune.hlo.frontends.program import Program
 from hlotune.measure.machine.machine_lock import Turns
 from hlotune.measure.timing.timing import ONCE_S, SELDOM
@@ -23,6 +24,8 @@ PAIRS = 30
 """The most pairs of samples of default and tuned program."""
 HOPED = 0.4
 """The share of the default's time that a program of long calls is expected to take in the end."""
+PATIENCE = 6
+"""Long calls are expected to take at most so many times as long as is put by for others."""
 LEAST_S = 1.0
 """Seconds for them, however late it is: the fewest pairs prove nothing as soon as one is disturbed.
 """
@@ -63,7 +66,9 @@ class WholeProgram:
 
         They are a warm call and a check of either side, and timing both, for `timing_s` at most.
         Calls of seconds need none to warm up, and are timed in the fewest pairs, those of a default
-        that takes many times as long in two; champions so far save `saved_s` of its call.
+        that takes many times as long in two; champions so far save `saved_s` of its call.  How much
+        is known too late, if nothing is left for the kernels that would save it: so no more than
+        `PATIENCE` times `timing_s` is put by for more than two pairs.
         Kernels that slow the program down are looked for in the time that is left then; no time is
         put by for that.
         """
@@ -73,9 +78,11 @@ class WholeProgram:
         if ready.call_s >= ONCE_S:
             tuned_s = max(0.0, min(HOPED * ready.call_s, ready.call_s - saved_s))
             seldom = ready.call_s >= SELDOM * tuned_s and saved_s > 0
-            default_s = (2 if seldom else FEWEST_PAIRS) * ready.call_s
+            default_s = (2 if seldom else FEWEST_LONG_PAIRS) * ready.call_s
+            pairs_s = default_s + FEWEST_LONG_PAIRS * tuned_s
+            least_s = 2 * (ready.call_s + tuned_s)
             checking_s = max(0.0, ready.compile_s - ready.call_s) + len(ready.judges) * tuned_s
-            return building_s + checking_s + default_s + FEWEST_PAIRS * tuned_s
+            return building_s + checking_s + min(pairs_s, max(least_s, PATIENCE * timing_s))
         calls_s = min(timing_s, 2 * PAIRS * ready.call_s)
         return building_s + ready.compile_s + 10 * ready.call_s + calls_s
 
@@ -96,6 +103,7 @@ class WholeProgram:
         Raises WrongResult where the tuned program is wrong; it names the sites to blame.
         """
         self.make_room()
+        give_back()
         # Outside of a turn: what vouches for kernels has runners that take turns of their own.
         tuned = applied(
             self.program,

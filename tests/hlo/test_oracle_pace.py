@@ -49,6 +49,20 @@ def test_the_oracle_gives_up_where_an_eighth_takes_half_of_its_time(
     assert not gives_up(graph, 0, 5.0, 10.0, monkeypatch), "nothing is known yet"
 
 
+def test_the_earlier_it_is_the_more_hopeless_it_has_to_look(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def hundred(x: Any) -> Any:
+        for _ in range(100):
+            x = x @ x
+        return x
+
+    graph = graph_of(hundred, [ONES])
+    assert gives_up(graph, 1, 0.5, 10.0, monkeypatch), "it would take five times as long"
+    assert not gives_up(graph, 1, 0.3, 10.0, monkeypatch), "it would take three times as long"
+    assert not gives_up(graph, 1, 0.1, 1000.0, monkeypatch), "what is done once is most of that"
+
+
 def test_of_loops_nobody_knows_how_long_they_take(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = graph_of(rounds, [ONES])
     assert not gives_up(graph, 1, 9.0, 10.0, monkeypatch)

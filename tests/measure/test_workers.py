@@ -261,6 +261,17 @@ def test_a_worker_frees_large_operands_when_it_is_told_to(runner: ProcessRunner)
     assert runner.default(kernel()).time_s > 0
 
 
+def test_a_worker_gives_the_memory_of_results_back_when_it_is_told_to(
+    runner: ProcessRunner,
+) -> None:
+    """It keeps what is freed, so that no call of a kernel meets fresh pages."""
+    runner.default(recorded_kernel(1 << 12))
+    idle = resident_bytes(runner)
+    runner.default(recorded_kernel(1 << 25))
+    runner.forget()
+    assert resident_bytes(runner) < idle + (48 << 20)
+
+
 def test_comparing_gives_paired_samples_and_names_who_failed(runner: ProcessRunner) -> None:
     objects: list[tuple[Candidate, Built | Failure]] = [
         (DIRECT, tiny_dot(FAULTS["channels are swapped"])),

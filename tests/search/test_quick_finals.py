@@ -172,6 +172,30 @@ def test_kernels_that_xla_is_known_to_lag_behind_in_come_before_plain_ones_of_mo
     assert TASKS[0].default_lag == 1.0
 
 
+Shape = tuple[int, ...]
+ONE_AROUND = [(1, 1)] * 2
+
+
+def lag(x: Shape, w: Shape, names: tuple[str, str, str], **more: Any) -> float:
+    """How far XLA is expected to lag behind in a convolution."""
+
+    def convolved(x: jax.Array, w: jax.Array) -> jax.Array:
+        return jax.lax.conv_general_dilated(
+            x, w, (1, 1), ONE_AROUND, dimension_numbers=names, **more
+        )
+
+    (found,), _ = tasks(sites(load(convolved, jnp.ones(x), jnp.ones(w))), TARGETS["x86-64"])
+    return found.default_lag
+
+
+def test_kernels_of_gradients_come_before_plain_ones_of_as_much_work() -> None:
+    nhwc, of_weights = ("NHWC", "HWIO", "NHWC"), ("CHWN", "IHWO", "HWNC")
+    assert lag((1, 8, 8, 64), (3, 3, 64, 64), nhwc) == 1.0
+    assert lag((1, 8, 8, 64), (3, 3, 64, 64), nhwc, lhs_dilation=(2, 2)) == 4.0
+    assert lag((1, 64, 8, 8), (3, 3, 64, 64), ("NCHW", "HWIO", "NCHW")) == 2.0
+    assert lag((8, 14, 14, 32), (8, 14, 14, 64), of_weights) == 6.0
+
+
 def test_what_lags_most_is_opened_first(database: Database) -> None:
     plain, grouped = TASKS[0], replace(TASKS[1], default_lag=30.0)
     events = list[Event]()

@@ -265,7 +265,7 @@ def test_calls_longer_than_what_a_sample_takes_anyway_are_expected_to_take_their
 
 
 def test_a_comparison_is_expected_to_end_where_the_runner_ends_it() -> None:
-    minutes = replace(COSTS, call_s=0.9)
+    minutes = replace(COSTS, call_s=0.9, is_seldom=False)
     assert final_s(minutes, 30) == pytest.approx((final_s(COSTS, 0) or 0.0) + COMPARING_S)
 
 
