@@ -24,6 +24,8 @@ POOL = "tf_XLAEigen"
 
 RUN_UP_S = 5e-4
 MOST_RUN_UP = 4
+MOST_IN_VAIN = 2
+"""So many long calls in a row that no try makes better meet other processes, as the next will."""
 ALONE_S = 20e-3
 """A call of so many seconds is as long behind anything as behind another one."""
 
@@ -92,6 +94,8 @@ class Retaken:
     ) -> None:
         self._queue, self._before, self._part, self._settle = queue, before, part, settle
         self._is_again = False
+        self._in_vain = 0
+        """Long calls in a row whose last try lost too much, too."""
 
     def ready(self, then: Callable[[], object] = nothing) -> None:
         """Prepares the threads right before the call that is timed; `then` brings them together."""
@@ -110,12 +114,14 @@ class Retaken:
         """`once` has called `ready`, and gives the seconds of a call; of so many, the mean."""
 
         def clock() -> float:
-            for attempt in range(TRIES):
+            for attempt in range(1 if self._in_vain >= MOST_IN_VAIN else TRIES):
                 self._is_again = attempt > 0
                 seconds = once()
                 lost_s = self._queue.lost_s()
-                if lost_s <= max(MOST_LOST * seconds * calls, LEAST_LOST_S) or seconds >= ONCE_S:
+                is_lost = lost_s > max(MOST_LOST * seconds * calls, LEAST_LOST_S)
+                if not is_lost or seconds >= ONCE_S:
                     break
+            self._in_vain = self._in_vain + 1 if is_lost and seconds >= ALONE_S else 0
             return seconds
 
         return clock

@@ -207,7 +207,7 @@ def interleaved(
     """Samples of several subjects, round by round, in orders as of `turns`.
 
     Stops after `pairs` rounds, or at `limit_s` seconds once there are the `least` that prove
-    anything; at `agreed_s` seconds already if all of these rounds agree.  A call of seconds ahead
+    anything; at `agreed_s` seconds already if all of these rounds agree.  A call of `FEW_S` ahead
     of the rounds counts as the sample of the first one.
     """
     start = time.perf_counter()
@@ -217,7 +217,7 @@ def interleaved(
     rounds: list[dict[int, float]] = []
 
     def sample(i: int) -> float:
-        if not rounds and warm_s[i] >= ONCE_S:
+        if not rounds and warm_s[i] >= FEW_S:
             return warm_s[i]
         if len(rounds) >= 2 and is_seldom(rounds[:2], i):
             return min(r[i] for r in rounds[:2])

@@ -192,12 +192,14 @@ class Spending:
 
     def _next(self, start_s: float) -> Choice | None:
         """The next batch; contests of rivals are opened where it is time for them."""
-        if self.spent and not self._is_prepared:
+        hurried = self._is_hurried(start_s)
+        if (self.spent or hurried) and not self._is_prepared:
             self._is_prepared = True
             self.prepare()
-        if self.spent and not self._is_asked:
+        if (self.spent or hurried) and not self._is_asked:
             self._is_asked = True
-            self._decide_quickly(start_s)
+            if hurried or not self._has_time_for(ceil(len(self.opening.waiting) / 2), start_s):
+                self._decide_quickly(hurried=hurried)
         if not self._opened_next(start_s):
             return None
         choice = self._choice(self.now() - start_s)
@@ -209,21 +211,36 @@ class Spending:
             choice = self._choice(self.now() - start_s) if found else choice
         return choice
 
-    def _decide_quickly(self, start_s: float) -> None:
+    def _is_hurried(self, start_s: float) -> bool:
+        """Whether it would take longer than there is to open half of the kernels that wait: then
+        even the first of all is decided by its first candidate.
+        """
+        if self.spent or self.limits.seconds is None:
+            return False
+        opening_s = self.opening.usual_s * ceil(len(self.opening.waiting) / 2)
+        return opening_s > self.limits.seconds - (self.now() - start_s)
+
+    def _decide_quickly(self, *, hurried: bool) -> None:
         """Decides kernels by their first candidates where there is no time to search half of them:
         what the first kernel took has in it what is done once.  Each counts as a batch of one.
+
+        `hurried` says that those that are open, and had no batch, are among them.
         """
-        if self._has_time_for(ceil(len(self.opening.waiting) / 2), start_s):
-            return
-        before_s = self.now()
-        for contest in self.quickly(self.opening.waiting):
-            self.contests.append(contest)
-            self._tell_start(contest, len(self.contests))
-            now_s = self.now()
-            item, best_s = len(self.contests) - 1, contest.tuner.best_s
-            self.spent.append(Spent(item, 1, now_s - before_s, best_s, is_search=False))
-            self.failures.append(0)
-            before_s = now_s
+        begun, waiting, before_s = self._begun, self.opening.waiting, self.now()
+        fresh = [n for n in range(len(self.contests)) if hurried and n not in begun]
+        opened = {self.contests[n].task.kernel: n for n in fresh}
+        waiting[:0] = [self.contests[n].task for n in fresh]
+        try:
+            for contest in self.quickly(waiting):
+                item = opened.get(contest.task.kernel, len(self.contests))
+                self.contests[item : item + 1] = [contest]
+                self._tell_start(contest, item + 1)
+                now_s, best_s = self.now(), contest.tuner.best_s
+                self.spent.append(Spent(item, 1, now_s - before_s, best_s, is_search=False))
+                self.failures.append(0)
+                before_s = now_s
+        finally:
+            waiting[:] = [t for t in waiting if t.kernel not in opened]
 
     def _opened_next(self, start_s: float) -> bool:
         """Opens kernels that are to have a turn; False where there is no time for one more.

@@ -147,6 +147,17 @@ def test_threads_that_never_come_apart_are_not_waited_for() -> None:
     assert timed([CALL_S * 100] * TRIES)[1] == TRIES
 
 
+def test_long_calls_that_no_try_makes_better_are_made_once_from_the_third_on() -> None:
+    queue = Losing([ALONE_S] * (2 * TRIES + 1) + [0.0, ALONE_S, 0.0])
+    clock = Retaken(queue).clock(lambda: ALONE_S)
+    tries = list[int]()
+    for _ in range(5):
+        before = len(queue.losses_s)
+        clock()
+        tries.append(before - len(queue.losses_s))
+    assert tries == [TRIES, TRIES, 1, 1, 2], "one that lost nothing begins anew"
+
+
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two processors")
 def test_helpers_are_parted_from_their_caller_for_a_while() -> None:
     end = threading.Event()

@@ -81,6 +81,25 @@ def test_every_kernel_has_a_final_where_the_budget_is_too_short_to_search_all(
         assert decision(database, kernel.key, **UNDER).schedule.algorithm != XLA
 
 
+def test_where_to_time_defaults_takes_the_budget_even_the_first_has_a_quick_final_alone(
+    database: Database,
+) -> None:
+    class Slow(Telling):
+        """Its default compiler is slow to compile."""
+
+        def default(self, kernel: Kernel) -> Measurement:
+            self.elapsed_s += 0.75
+            return super().default(kernel)
+
+    device, events = Slow(), list[Event]()
+    result = run(database, TASKS, device, limits=SHORT, events=events)
+    assert device.met[0] == ("k0", FEWEST_PAIRS)
+    assert result.trials == len(device.met)
+    assert len(result.won) == len({label for label, _ in device.met}) >= 5
+    skipped = {e.label for e in events if isinstance(e, KernelSkipped)}
+    assert {k.label for k in result.kernels} | skipped == {t.label for t in TASKS}
+
+
 def test_the_code_of_winners_is_kept(database: Database) -> None:
     kept = list[str]()
     result = run(database, TASKS, Telling(), limits=SHORT, keep=lambda k, *_: kept.append(k.key))
