@@ -1,6 +1,6 @@
 """What a kernel should give: inputs with the oracle's answers, made once for all candidates."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -55,7 +55,8 @@ LONG_TERMS = 1 << 14
 small box as for a larger one."""
 
 FEW_BOXES, FEWEST_BOXES = 6, 3
-"""Boxes of results that are long sums, of the first sets and of further ones."""
+"""Boxes of results that are long sums: of the first sets of results of which weighed sums do not
+compare all elements, and of other sets and results."""
 
 LEAST_ELEMENTS = 1 << 12
 """A result's share of the elements, at least."""
@@ -316,14 +317,21 @@ class References:
         else:
             values = draw(self.graph, kind, rng, scale, SHORT_PERIOD)
         oracle, expected = Oracle(self.graph, values), []
-        for result, box in self._boxes(oracle, rng, further=bool(seed) or kind == "whole"):
+        sums = self._sums(oracle, rng) if kind == "integers" and not seed else ()
+        known = {s.result for s in (*sums, *self._known_sums)}
+        for result, box in self._boxes(oracle, rng, known, further=bool(seed) or kind == "whole"):
             place = tuple(slice(low, high) for low, high in box)
             shape = self.graph.result_types[result].shape
             expected.append(Expected(result, place, oracle.region(result, box), shape))
-        case = Case(kind, values, tuple(expected), scale)
-        if kind == "whole" or (kind == "integers" and not seed):
-            case = replace(case, sums=self._sums(case, oracle, rng))
+        case = Case(kind, values, tuple(expected), scale, sums)
+        if kind == "whole":
+            case = replace(case, sums=self._more_sums(case, oracle, rng))
         return case, oracle
+
+    @property
+    def _known_sums(self) -> list[WholeSums]:
+        """The weighed sums of the cases so far."""
+        return [s for case in self._cases.values() for s in case.sums]
 
     @cached_property
     def _ways(self) -> dict[int, Way]:
@@ -332,18 +340,21 @@ class References:
         most = elements_of_each(len(self.graph.results), terms=self._terms, further=False)
         return {r: w for r, w in found.items() if self.graph.result_types[r].elements > most}
 
-    def _sums(self, case: Case, oracle: Oracle, rng: Generator) -> tuple[WholeSums, ...]:
-        """In sets of the kind `whole` of results that the integers leave open; there sums of sparse
-        operands are only likely to be exact, so boxes have to be.
+    def _sums(self, oracle: Oracle, rng: Generator) -> tuple[WholeSums, ...]:
+        """Those of integers, of the results of which some boxes are evaluated."""
+        found = (whole_sums(oracle, result, way, rng) for result, way in self._ways.items())
+        return tuple(s for s in found if s is not None)
+
+    def _more_sums(self, case: Case, oracle: Oracle, rng: Generator) -> tuple[WholeSums, ...]:
+        """Those of results that the integers leave open; sums of sparse operands are only likely to
+        be exact, so boxes have to be.
         """
         rounded = {e.result for e in case.expected if not e.reference.exact}
-        ways, found = self._ways, list[WholeSums | None]()
-        if case.kind == "whole":
-            known = {s.result for s in self.case("integers").sums}
-            ways = {r: way for r, way in ways.items() if r not in known}
-        for result, way in ways.items():
-            sparse = case.kind == "whole" and share_of(self.graph, way) < 1
-            if not (sparse and result in rounded):
+        known = {s.result for s in self.case("integers").sums}
+        found = list[WholeSums | None]()
+        for result, way in self._ways.items():
+            sparse = share_of(self.graph, way) < 1
+            if result not in known and not (sparse and result in rounded):
                 found.append(whole_sums(oracle, result, way, rng, sparse=sparse))
         return tuple(s for s in found if s is not None)
 
@@ -380,14 +391,19 @@ class References:
         """The number of terms of the longest sum of products in the kernel."""
         return max((terms_of(self.graph, op) for op in self.graph.ops), default=0)
 
-    def _boxes(self, oracle: Oracle, rng: Generator, *, further: bool) -> Iterator[tuple[int, Box]]:
-        """The boxes of all results that are compared, with the numbers of the results."""
+    def _boxes(
+        self, oracle: Oracle, rng: Generator, known: Collection[int], *, further: bool
+    ) -> Iterator[tuple[int, Box]]:
+        """The boxes of all results that are compared, with the numbers of the results; `known` are
+        those of which all elements are compared otherwise.
+        """
         types = self.graph.result_types
         most = elements_of_each(len(types), terms=self._terms, further=further)
-        few = FEWEST_BOXES if further else FEW_BOXES
-        boxes = few if self._terms >= LONG_TERMS else None
         shared = dict[tuple[int, ...], list[Box]]()
+        open_shapes = {t.shape for result, t in enumerate(types) if result not in known}
         for result, tensor in enumerate(types):
+            few = FEW_BOXES if tensor.shape in open_shapes and not further else FEWEST_BOXES
+            boxes = few if self._terms >= LONG_TERMS else None
             found = shared.get(tensor.shape) or oracle.regions_to_check(result, rng, most, boxes)
             if self._terms >= SHARED_TERMS:
                 shared[tensor.shape] = found

@@ -13,6 +13,7 @@ from hlotune.measure.verification import references as measured_references
 from hlotune.measure.verification.inputs import MOST_SUBNORMAL, InputKind
 from hlotune.measure.verification.references import (
     FEW_BOXES,
+    FEWEST_BOXES,
     FURTHER_PRODUCTS,
     LEAST_ELEMENTS,
     MOST_ELEMENTS,
@@ -77,6 +78,16 @@ def test_results_of_one_long_sum_are_compared_in_the_same_few_boxes() -> None:
     assert len(boxes[0]) <= FEW_BOXES
     size = sum(e.reference.value.size for e in found.expected if e.result == 0)
     assert MOST_PRODUCTS // 20000 // 2 < size <= MOST_PRODUCTS // 20000
+
+
+def test_of_results_whose_elements_are_all_compared_otherwise_there_are_the_fewest_boxes() -> None:
+    alone = LONG.replace(f"({C}, {C}) {{", f"{C} {{")
+    alone = "\n".join(x for x in alone.splitlines() if "exponential" not in x)
+    alone = alone.replace(f"return %0, %1 : {C}, {C}", f"return %0 : {C}")
+    found = References(Kernel(alone))
+    assert found.case("integers").sums
+    for kind in ("integers", "normal"):
+        assert len(found.case(kind).expected) == FEWEST_BOXES
 
 
 def test_the_worst_element_of_all_boxes_is_the_worst_together() -> None:
