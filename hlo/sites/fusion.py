@@ -355,15 +355,18 @@ def pattern_of(graph: Graph, members: Iterable[int]) -> Pattern:
 
 def levels(graph: Graph, members: Iterable[int]) -> dict[int, int]:
     """For each member how many reductions of the group it waits for, one after the other."""
-    inside, behind = set(members), dict[int, int]()
-    found: dict[int, int] = {}
-    for i in range(min(inside), max(inside) + 1):
-        op = graph.ops[i]
-        level = max((behind.get(v, 0) for v in op.operands), default=0)
-        ends = i in inside and reduces(graph, op)
-        behind.update(dict.fromkeys(op.results, level + ends))
-        if i in inside:
+    found = dict.fromkeys(sorted(members), 0)
+    ends = {m for m in found if reduces(graph, graph.ops[m])}
+    behind = dict[int, int]()  # of values that wait for some
+    for i in range(min(ends, default=0), max(found) + 1 if ends else 0):
+        op, level = graph.ops[i], 0
+        for v in op.operands:
+            if v in behind and behind[v] > level:
+                level = behind[v]
+        if i in found:
             found[i] = level
+        if level := level + (i in ends):
+            behind.update(dict.fromkeys(op.results, level))
     return found
 
 
