@@ -350,10 +350,10 @@ class Session:
         its bytes.
         """
         peaks = self.peaks()
-        limit = limit_of(task.flops, task.bytes, task.dtype, self.target, peaks)
+        limit = limit_of(task.flops, task.moved_bytes, task.dtype, self.target, peaks)
         if limit is None:
             return 0.0
-        read_s = task.bytes / peaks.read_bytes_per_s
+        read_s = task.moved_bytes / peaks.read_bytes_per_s
         return task.weight * max(limit.compute_s, read_s)
 
     def _contest_or_none(

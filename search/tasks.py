@@ -34,6 +34,8 @@ WIDE_LAG, WIDE = 6.0, 49
 times on a Zen 4, twenty on a Zen 3."""
 FEATURES_FIRST_LAG = 2.0
 """Those of images whose channels lie furthest apart."""
+LOOKING_UP = frozenset({"stablehlo.gather", "stablehlo.dynamic_slice"})
+"""Operations that read their first operand at places that data decides, and nothing else of it."""
 DEEP_LAG = 5.0
 """Those of three spatial dimensions."""
 
@@ -60,6 +62,11 @@ class Task:
     def bytes(self) -> int:
         """The bytes of all arguments and results, each counted once."""
         return sum(t.bytes for t in (*self.compute.arguments, *self.compute.results))
+
+    @property
+    def moved_bytes(self) -> int:
+        """Bytes of arguments and results that one run moves."""
+        return self.compute.moved_bytes
 
     @property
     def dtype(self) -> str:
@@ -208,11 +215,9 @@ def tiny(site: Site, target: Target) -> str | None:
     if site.pattern in ("contraction", "attention"):
         return None
     graph = graph_of(site.kernel)
-    moved = sum(t.bytes for t in (*graph.argument_types, *graph.result_types))
+    moved = _moved_bytes(graph)
     operations = sum(
-        max(graph.types[v].elements for v in (*op.operands, *op.results))
-        for op in graph.ops
-        if op.operands
+        max(graph.types[v].elements for v in _walked(op)) for op in graph.ops if op.operands
     )
     rates = target.rates if isinstance(target, CpuTarget) else COMMON
     bytes_s = moved / rates.elementwise_bytes_per_s
@@ -224,6 +229,23 @@ def tiny(site: Site, target: Target) -> str | None:
         f"{1e6 * expected_s:.2g} us, which is not worth a call; the default compiler fuses it "
         "with others"
     )
+
+
+def _walked(op: Op) -> tuple[int, ...]:
+    """The values that an operation walks through: not what it looks up in."""
+    return (*op.operands[op.name in LOOKING_UP :], *op.results)
+
+
+def _moved_bytes(graph: Graph) -> int:
+    """The bytes of arguments and results; of an argument that is only looked up in, those read."""
+    read, whole = defaultdict[int, int](int), set[int](graph.results)
+    for op in graph.ops:
+        whole |= {*_walked(op), *(outside for x in op.regions for _, outside in x.captures)}
+        if op.name in LOOKING_UP:
+            read[op.operands[0]] += graph.types[op.results[0]].bytes
+    arguments = zip(graph.arguments, graph.argument_types, strict=True)
+    given = sum(t.bytes if a in whole else min(t.bytes, read[a]) for a, t in arguments)
+    return given + sum(t.bytes for t in graph.result_types)
 
 
 @dataclass

@@ -140,6 +140,11 @@ class Stage:
     def extents(self) -> dict[str, int]:
         return {a.name: a.extent for a in self.axes}
 
+    @property
+    def walked_extents(self) -> dict[str, int]:
+        """Those of all names that index maps have, digits among them."""
+        return self.extents | {d.name: d.extent for d in self.digits}
+
     @cached_property
     def scans(self) -> bool:
         """Whether every prefix of its reduction is a result."""
@@ -284,6 +289,20 @@ class Compute:
     @property
     def results(self) -> tuple[Tensor, ...]:
         return tuple(t for t in self.tensors if t.role == "result")
+
+    @cached_property
+    def moved_bytes(self) -> int:
+        """The bytes of arguments and results, each counted once; of an argument that is read only
+        at places that data decides, no more than what is read.
+        """
+        return sum(t.bytes for t in self.results) + sum(map(self._read_bytes, self.arguments))
+
+    def _read_bytes(self, argument: Tensor) -> int:
+        loads = [(s, x) for s in self.stages for x in s.loads if x.tensor == argument.name]
+        if not loads or not all(x.lookups for _, x in loads):
+            return argument.bytes
+        read = sum(prod(s.walked_extents[a] for a in x.axes) for s, x in loads)
+        return min(argument.bytes, read * BYTES[argument.dtype])
 
     def producer(self, tensor: str) -> Stage | None:
         """The stage that stores a tensor, or None for an argument."""

@@ -416,8 +416,7 @@ class Spending:
     def _limit_s(self, task: Task) -> float | None:
         if self.peaks is None or self.target is None:
             return None
-        moved = sum(t.bytes for t in task.compute.tensors if t.is_outer)
-        found = limit_of(task.flops, moved, task.dtype, self.target, self.peaks())
+        found = limit_of(task.flops, task.moved_bytes, task.dtype, self.target, self.peaks())
         return found.time_s if found else None
 
     def _remaining_s(self, elapsed_s: float) -> float:
