@@ -129,7 +129,7 @@ class Spending:
     of them, so that the costliest defaults come first, later each when those before it have had a
     batch."""
     prepare: Callable[[], None] = lambda: None
-    """Is called once, behind the first batch."""
+    """Is called once, behind the first batch or what a kernel has in place of it."""
     quickly: Callable[[list[Task]], Iterable[Contest]] = lambda tasks: ()
     """Decides kernels by their first candidates alone, and takes them out of those that wait; asked
     where there is no time to search all that wait, behind the first batch and after all finals."""
@@ -193,9 +193,8 @@ class Spending:
     def _next(self, start_s: float) -> Choice | None:
         """The next batch; contests of rivals are opened where it is time for them."""
         hurried = self._is_hurried(start_s)
-        if (self.spent or hurried) and not self._is_prepared:
-            self._is_prepared = True
-            self.prepare()
+        if self.spent:
+            self._prepare_once()
         if (self.spent or hurried) and not self._is_asked:
             self._is_asked = True
             if hurried or not self._has_time_for(ceil(len(self.opening.waiting) / 2), start_s):
@@ -210,6 +209,11 @@ class Spending:
             self._take_over(len(self.contests) - len(found))
             choice = self._choice(self.now() - start_s) if found else choice
         return choice
+
+    def _prepare_once(self) -> None:
+        if not self._is_prepared:
+            self._is_prepared = True
+            self.prepare()
 
     def _is_hurried(self, start_s: float) -> bool:
         """Whether it would take longer than there is to open half of the kernels that wait: then
@@ -238,7 +242,8 @@ class Spending:
                 now_s, best_s = self.now(), contest.tuner.best_s
                 self.spent.append(Spent(item, 1, now_s - before_s, best_s, is_search=False))
                 self.failures.append(0)
-                before_s = now_s
+                self._prepare_once()
+                before_s = self.now()
         finally:
             waiting[:] = [t for t in waiting if t.kernel not in opened]
 
