@@ -45,12 +45,15 @@ class Written:
     packed_bytes: int
 
 
+Output = Annotated[
+    Path,
+    typer.Option("--output", "-o", metavar="FILE", help="File to write.", show_default=False),
+]
+
+
 def apply(
     program: Program,
-    output: Annotated[
-        Path,
-        typer.Option("--output", "-o", metavar="FILE", help="File to write.", show_default=False),
-    ],
+    output: Output,
     database: Database = None,
     numerics: Numerics = "standard",
     target: Device = None,
@@ -69,7 +72,6 @@ def apply(
     from hlotune.deploy.apply import applied
     from hlotune.deploy.artifact import require_values, save_artifact
     from hlotune.deploy.bench import ORACLE_S, checked_whole
-    from hlotune.schedules.errors import NoRecord
 
     path, device = database_path(database), asked_for(target)
     require_place(output, path, *source_files(program))
@@ -83,11 +85,7 @@ def apply(
             )
             for p in programs
         ]
-    if not any(tuned.replacements for tuned in variants):
-        raise NoRecord(
-            f"program {programs[0].name}: expected kernels in {path} that are faster than the "
-            f"default here, found none; {variants[0].outdated or '`tune explain` says why'}"
-        )
+    require_kernels(variants, path)
     accuracy: list[Accuracy] = []
     for tuned in variants:
         with blaming(tuned, path):
@@ -96,6 +94,18 @@ def apply(
     if json:
         return print_json({**asdict(written), "accuracy": [a.to_json() for a in accuracy]})
     return print_written(written, accuracy)
+
+
+def require_kernels(variants: "Sequence[TunedFunction]", path: Path) -> None:
+    """Raises NoRecord where no variant has a kernel in the place of a default."""
+    from hlotune.schedules.errors import NoRecord
+
+    if not any(tuned.replacements for tuned in variants):
+        first = variants[0]
+        raise NoRecord(
+            f"program {first.program.name}: expected kernels in {path} that are faster than the "
+            f"default here, found none; {first.outdated or '`tune explain` says why'}"
+        )
 
 
 def described(variants: "Sequence[TunedFunction]", output: Path, count_bytes: int) -> Written:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -48,24 +48,29 @@ SPARE = ("recorded", "kernel", "runs", "site", "of limit")
 EXAMPLE = "Example: tune bench examples/mlp.py:model --database tuning.db"
 
 
+Pairs = Annotated[
+    int, typer.Option(metavar="N", min=6, help="Pairs of samples, default and tuned.")
+]
+Seed = Annotated[int, typer.Option(metavar="N", min=0, help="Seed of random inputs.")]
+Rivals = Annotated[
+    bool,
+    typer.Option(
+        "--rivals",
+        help="Time ONNX Runtime and OpenVINO on the same program too, where installed.",
+    ),
+]
+
+
 def bench(
     program: Program,
     database: Database = None,
     numerics: Numerics = "standard",
     target: Device = None,
     any_jaxlib: AnyJaxlib = False,
-    pairs: Annotated[
-        int, typer.Option(metavar="N", min=6, help="Pairs of samples, default and tuned.")
-    ] = 30,
-    seed: Annotated[int, typer.Option(metavar="N", min=0, help="Seed of random inputs.")] = 0,
+    pairs: Pairs = 30,
+    seed: Seed = 0,
     oracle_limit: OracleLimit = None,
-    rivals: Annotated[
-        bool,
-        typer.Option(
-            "--rivals",
-            help="Time ONNX Runtime and OpenVINO on the same program too, where installed.",
-        ),
-    ] = False,
+    rivals: Rivals = False,
     arg: ArgumentTypes = None,
     dim: Dimensions = None,
     json: Json = False,
@@ -73,10 +78,6 @@ def bench(
     """Checks the tuned program, times it against the default, then each of its kernels."""
     from hlotune.cli.progress import telling
     from hlotune.deploy.apply import applied
-    from hlotune.deploy.bench import ORACLE_S, compared, prepared
-    from hlotune.deploy.kernel_times import timed_again
-    from hlotune.deploy.rivals.contest import contested
-    from hlotune.measure.machine.machine_lock import Turns
 
     if len(variants := single_sizes(dim or ())) > 1:
         one = partial(
@@ -92,25 +93,50 @@ def bench(
             tell=tell,
         )  # fmt: skip
     require_records(loaded, tuned, path)
+    timing = Timing(
+        pairs=pairs, seed=seed, oracle_limit_s=oracle_limit, with_rivals=rivals, json=json
+    )
+    return timed(tuned, path, device, timing)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timing:
+    """How a program is timed, and how that is shown."""
+
+    pairs: int
+    seed: int
+    oracle_limit_s: float | None
+    with_rivals: bool
+    json: bool
+
+
+def timed(tuned: "TunedFunction", path: Path, device: "Target | None", timing: Timing) -> None:
+    """Checks and times the whole program, then its kernels; Ctrl-C shows what there is by then."""
+    from hlotune.cli.progress import telling
+    from hlotune.deploy.bench import ORACLE_S, compared, prepared
+    from hlotune.deploy.kernel_times import timed_again
+    from hlotune.deploy.rivals.contest import contested
+    from hlotune.measure.machine.machine_lock import Turns
+
     turns = Turns()
     with blaming(tuned, path):
         with turns.alone():
             ready = prepared(
-                loaded,
-                oracle_limit_s=oracle_limit or ORACLE_S,
-                seed=seed,
+                tuned.program,
+                oracle_limit_s=timing.oracle_limit_s or ORACLE_S,
+                seed=timing.seed,
                 target=tuned.target,
             )
-        result = compared(ready, tuned, pairs=pairs, turns=turns)
-    standings = contested(ready, tuned, turns=turns) if rivals else []
+        result = compared(ready, tuned, pairs=timing.pairs, turns=turns)
+    standings = contested(ready, tuned, turns=turns) if timing.with_rivals else []
     again = dict[str, "Paired | Failure"]()
     try:
         with telling() as tell, blaming(tuned, path):
             again.update(timed_again(tuned, tell))
     except KeyboardInterrupt:
-        show(replace(result, again=again), path, device, standings, json=json)
+        show(replace(result, again=again), path, device, standings, json=timing.json)
         raise
-    return show(replace(result, again=again), path, device, standings, json=json)
+    return show(replace(result, again=again), path, device, standings, json=timing.json)
 
 
 def require_records(program: "LoadedProgram", tuned: "TunedFunction", path: Path) -> None:

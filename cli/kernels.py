@@ -136,6 +136,20 @@ class Listing:
         }
 
 
+Operations = Annotated[
+    bool,
+    typer.Option(
+        "--operations", help="Count operations before and after XLA optimizes the program."
+    ),
+]
+Time = Annotated[
+    bool,
+    typer.Option(
+        "--time", help="Time each kernel alone, as XLA compiles it: its share of the program's."
+    ),
+]
+
+
 def kernels(
     program: Program,
     database: Records = None,
@@ -143,18 +157,8 @@ def kernels(
     arg: ArgumentTypes = None,
     dim: Dimensions = None,
     trips: Trips = None,
-    operations: Annotated[
-        bool,
-        typer.Option(
-            "--operations", help="Count operations before and after XLA optimizes the program."
-        ),
-    ] = False,
-    time: Annotated[
-        bool,
-        typer.Option(
-            "--time", help="Time each kernel alone, as XLA compiles it: its share of the program's."
-        ),
-    ] = False,
+    operations: Operations = False,
+    time: Time = False,
     json: Json = False,
 ) -> None:
     """Lists the kernels of a program, with their work and data.
@@ -162,37 +166,46 @@ def kernels(
     What a call takes at best is by the machine's peaks, which are measured once a day, or by the
     maker's figures of the device that is named.
     """
-    from hlotune.hlo.sites.left_out import left_out
-    from hlotune.hlo.sites.sites import sites
-    from hlotune.hlo.sites.trip_counts import flows
     from hlotune.schedules.targets.kinds import named_target
 
     device = named_target(target) if target else None
     loaded = load_program(program, arg, dim, trips)
-    found = sites(loaded)
     counts = operations_of(loaded) if operations else None
     if counts and not json:
         print_counts(counts)
+    listing = replace(listed(loaded, database, device, is_timed=time), counts=counts)
+    if json:
+        return print_json(listing.to_json())
+    known = any(line.known is not None for line in listing.lines)
+    return print_listing(listing, with_records=known)
+
+
+def listed(
+    loaded: "LoadedProgram", database: Path | None, device: "Target | None", *, is_timed: bool
+) -> Listing:
+    """The kernels of a program, without counts of operations."""
+    from hlotune.hlo.sites.left_out import left_out
+    from hlotune.hlo.sites.sites import sites
+    from hlotune.hlo.sites.trip_counts import flows
+
+    found = sites(loaded)
     by_key = sites_by_kernel(loaded, found)
     # Before the peaks: these take seconds.
     records = known_of(database, by_key, device) if database else {}
     limits = limits_of(device)
     lines = [describe(group, limits, records.get(key)) for key, group in by_key.items()]
     spent = None
-    if time:
+    if is_timed:
         spent = measured(loaded, {key: group[0].kernel for key, group in by_key.items()})
         lines = [with_times(line, spent) for line in lines]
-    listing = Listing(
+    return Listing(
         program=loaded,
         lines=lines,
         control_flow=list(flows(loaded.graph, loaded.trips).values()),
         left_out=left_out(loaded, found),
-        counts=counts,
+        counts=None,
         spent=spent,
     )
-    if json:
-        return print_json(listing.to_json())
-    return print_listing(listing, with_records=bool(records))
 
 
 def sites_by_kernel(program: "LoadedProgram", found: "Sequence[Site]") -> "dict[str, list[Site]]":

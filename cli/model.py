@@ -180,23 +180,27 @@ def evaluate(
     return print_tables(lines)
 
 
+Exported = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="A trained model.  [default: the one that comes with hlotune]",
+        show_default=False,
+    ),
+]
+Kind = Annotated[
+    Model | None,
+    typer.Option(
+        help="Which kind of model, where no file says it.  [default: trees]", show_default=False
+    ),
+]
+
+
 @app.command("export", epilog="Example: tune model export -o trees.json")
 def export(
     out: Out,
-    file: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="A trained model.  [default: the one that comes with hlotune]",
-            show_default=False,
-        ),
-    ] = None,
-    model: Annotated[
-        Model | None,
-        typer.Option(
-            help="Which kind of model, where no file says it.  [default: trees]", show_default=False
-        ),
-    ] = None,
+    file: Exported = None,
+    model: Kind = None,
     json: Json = False,
 ) -> None:
     """Writes a trained model for other programs: trees as xgboost's JSON, others as arrays."""

@@ -23,43 +23,49 @@ FORMS: dict[str, Form] = {
 """By the ending of a file."""
 
 
+Run = Annotated[
+    str,
+    typer.Argument(
+        metavar="PROGRAM|RUN",
+        help="Name of a program, for its newest run; or first digits of a run's id.",
+        show_default=False,
+    ),
+]
+Other = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[PROGRAM|RUN]",
+        help="A second run, which is compared with the first.",
+        show_default=False,
+    ),
+]
+Output = Annotated[
+    Path | None,
+    typer.Option(
+        "--output",
+        "-o",
+        metavar="FILE",
+        help="Write the report to a file: one page with figures and code (.html), or .md, "
+        ".csv, .json, .txt.",
+        show_default=False,
+    ),
+]
+Figures = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FOLDER",
+        help="Write each figure as SVG and PNG into a folder, which is made.",
+        show_default=False,
+    ),
+]
+
+
 def report(
-    run: Annotated[
-        str,
-        typer.Argument(
-            metavar="PROGRAM|RUN",
-            help="Name of a program, for its newest run; or first digits of a run's id.",
-            show_default=False,
-        ),
-    ],
-    other: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[PROGRAM|RUN]",
-            help="A second run, which is compared with the first.",
-            show_default=False,
-        ),
-    ] = None,
+    run: Run,
+    other: Other = None,
     database: Database = None,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE",
-            help="Write the report to a file: one page with figures and code (.html), or .md, "
-            ".csv, .json, .txt.",
-            show_default=False,
-        ),
-    ] = None,
-    figures: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FOLDER",
-            help="Write each figure as SVG and PNG into a folder, which is made.",
-            show_default=False,
-        ),
-    ] = None,
+    output: Output = None,
+    figures: Figures = None,
     markdown: Annotated[
         bool, typer.Option("--markdown", help="Print Markdown, as for a pull request.")
     ] = False,

@@ -37,17 +37,21 @@ ModelFile = Annotated[
 ]
 
 
+Run = Annotated[str, typer.Argument(metavar="RUN", help="Id of the run, or its beginning.")]
+Named = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[PROGRAM]",
+        help="What the run tunes, as `tune run` takes it.  Needed where that is Python code "
+        "and this user has not begun the run here, in this folder.",
+        show_default=False,
+    ),
+]
+
+
 def resume(
-    run: Annotated[str, typer.Argument(metavar="RUN", help="Id of the run, or its beginning.")],
-    program: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[PROGRAM]",
-            help="What the run tunes, as `tune run` takes it.  Needed where that is Python code "
-            "and this user has not begun the run here, in this folder.",
-            show_default=False,
-        ),
-    ] = None,
+    run: Run,
+    program: Named = None,
     database: Database = None,
     model_file: ModelFile = None,
     devices: Devices = 1,
@@ -78,14 +82,9 @@ def resume(
         keep_memory()
         with watching(quiet=quiet or json, events=events) as progress:
             result = go_on(
-                loaded,
-                before.run,
-                database=path,
-                model_file=model_file,
-                progress=progress,
-                devices=devices,
-                pulse=pulse,
-            )
+                loaded, before.run, database=path, model_file=model_file, progress=progress,
+                devices=devices, pulse=pulse,
+            )  # fmt: skip
     print_report(result.database, result.run, json=json)
     end(result, before.budget_s, model_file, arg or (), dim or (), trips or (), devices)
 

@@ -187,39 +187,44 @@ def searched(
         builder.settle()  # nothing is timed while others import
         peaks = runner.properties()
         run = interrupted or begun_run(program, records, choices, peaks, places, found)
-        whole = WholeProgram(
-            program, records, choices.numerics, target, choices.cache, turns, runner.forget
-        )
-        session = Session(
-            database=records,
-            run=run,
-            under=conditions(target, toolchain(), choices.cache),
-            target=target,
-            peaks=runner.properties,
-            builder=builder,
-            runner=runner,
-            experience=Experience(choices.begun.model),
-            make=SEARCHERS[choices.searcher],
-            seed=choices.seed,
-            numerics=choices.numerics,
-            progress=choices.progress,
-            limits=choices.limits,
-            whole=whole,
-            wrong_default=whole.wrong_default,
-            start_s=pulse.start_s - before_s,
-            turns=turns,
-            now=turns.clock_s,
-            away=lambda: pulse.away_s,
-            probe=runner.probe_s,
-            agreement=runner.agreement,
-            others=others.share,
-            model_words=choices.begun.words,
-            is_unrolled=bool(program.unrolled),
-            keep=lambda kernel, schedule, built: keep(kernel, schedule, target, built),
-            resumed=interrupted is not None,
-        )
+        session = _session(
+            program, records, choices, pulse, turns, (builder, runner), run,
+            others=others, before_s=before_s, resumed=interrupted is not None,
+        )  # fmt: skip
         with records.keeping(run, choices.progress):
             return session.finished(session.tuned(program.name, found, skipped))
+
+
+def _session(
+    program: Program,
+    records: Database,
+    choices: Choices,
+    pulse: Pulse,
+    turns: Turns,
+    workers: tuple[ProcessBuilder, ProcessRunner],
+    run: str,
+    *,
+    others: Others,
+    before_s: float,
+    resumed: bool,
+) -> Session:
+    """A run's session, on workers that have begun."""
+    target, (builder, runner) = choices.target, workers
+    whole = WholeProgram(
+        program, records, choices.numerics, target, choices.cache, turns, runner.forget
+    )
+    return Session(
+        database=records, run=run, under=conditions(target, toolchain(), choices.cache),
+        target=target, peaks=runner.properties, builder=builder, runner=runner,
+        experience=Experience(choices.begun.model), make=SEARCHERS[choices.searcher],
+        seed=choices.seed, numerics=choices.numerics, progress=choices.progress,
+        limits=choices.limits, whole=whole, wrong_default=whole.wrong_default,
+        start_s=pulse.start_s - before_s, turns=turns, now=turns.clock_s,
+        away=lambda: pulse.away_s, probe=runner.probe_s, agreement=runner.agreement,
+        others=others.share, model_words=choices.begun.words, is_unrolled=bool(program.unrolled),
+        keep=lambda kernel, schedule, built: keep(kernel, schedule, target, built),
+        resumed=resumed,
+    )  # fmt: skip
 
 
 @contextmanager

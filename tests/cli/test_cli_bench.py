@@ -1,10 +1,15 @@
 """What `tune bench` says first."""
 
+from contextlib import nullcontext
 from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
+from hlotune.cli import bench
 from hlotune.cli.bench import APART, CLOCKS, accuracy_cells, print_accuracy, print_result
 from hlotune.deploy.accuracy import Accuracy
 from hlotune.deploy.apply import Explanation
@@ -201,3 +206,31 @@ def test_a_kernel_that_was_not_put_in_has_its_record_alone(
     said = row(capsys.readouterr().out)
     assert "2.00 [1.90, 2.10]" in said and "1.50" not in said
     assert kept.to_json()["kernels"][0]["speedup"] is None
+
+
+@pytest.mark.parametrize("is_interrupted", [False, True])
+def test_ctrl_c_while_kernels_are_timed_shows_the_program(
+    is_interrupted: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Both ways what was compared is shown, with the kernels that were timed by then."""
+    found, shown, asked = result((2e-3,) * 8, (1e-3,) * 8), [], []
+    key = tuned().site.kernel.key
+
+    def again(*_: object) -> dict[str, Paired]:
+        if is_interrupted:
+            raise KeyboardInterrupt
+        return {key: paired(2.0)}
+
+    def prepared(program: object, **options: object) -> None:
+        asked.append((program, options["seed"], options["oracle_limit_s"]))
+
+    monkeypatch.setattr("hlotune.deploy.bench.prepared", prepared)
+    monkeypatch.setattr("hlotune.deploy.bench.compared", lambda *_, **__: found)
+    monkeypatch.setattr("hlotune.deploy.kernel_times.timed_again", again)
+    monkeypatch.setattr(bench, "show", lambda result, *_, **__: shown.append(result))
+    timing = bench.Timing(pairs=6, seed=3, oracle_limit_s=9.0, with_rivals=False, json=False)
+    function: Any = SimpleNamespace(program="p", target=None)
+    with pytest.raises(KeyboardInterrupt) if is_interrupted else nullcontext():
+        bench.timed(function, tmp_path / "a.db", None, timing)
+    assert asked == [("p", 3, 9.0)]
+    assert [set(x.again) for x in shown] == [set() if is_interrupted else {key}]
