@@ -38,8 +38,6 @@ MOVES = frozenset({
 BROADCAST, RESHAPE = "stablehlo.broadcast_in_dim", "stablehlo.reshape"
 GATHER = "stablehlo.gather"
 MADE = frozenset({"stablehlo.constant", "stablehlo.broadcast_in_dim"})
-LEAST_COLUMNS = 8
-"""Elements of each update from which on a scatter has columns for threads and vectors."""
 TURNS = frozenset({"stablehlo.transpose", "stablehlo.reverse"})
 REDUCE = "stablehlo.reduce"
 SCATTER = "stablehlo.select_and_scatter"
@@ -167,7 +165,7 @@ class Fusible:
         if op.name in INDEX_MAPS or op.name in MOVES or op.name in ("stablehlo.iota", GATHER):
             return True
         if merges(op):
-            return is_row_scatter(self.region, op)
+            return is_merging_scatter(self.region, op)
         if op.name in UPDATES:
             return box_start(self.region.graph, op, self._makers) is not None
         return op.name in KERNELS_ELEMENTWISE and self._computes(op)
@@ -236,21 +234,20 @@ class Fusible:
         return False
 
 
-def is_row_scatter(region: Region, op: Op) -> bool:
-    """Whether a scatter merges whole rows, of a type that is computed in, into an operand that is
-    made here or no larger than the updates: XLA may merge into a larger one in its own memory."""
+def is_merging_scatter(region: Region, op: Op) -> bool:
+    """Whether a scatter merges rows or single elements, of a type that is computed in, into an
+    operand that is made here or no larger than the updates: XLA may merge into a larger one in its
+    own memory."""
     if len(op.results) != 1 or op["input_batching_dims"]:
         return False
     kind, updates = region.type(op.results[0]), region.type(op.operands[2])
     parts = parts_of(op.regions[0], (kind.dtype,))
-    windows = prod(updates.shape[d] for d in cast(tuple[int, ...], op["update_window_dims"]))
     maker = region.producers.get(op.operands[0])
     made = maker is not None and region.graph.ops[maker].name in MADE
     return (
         accumulator(kind.dtype) == kind.dtype != "i1"
         and parts is not None
         and parts[0] in SCATTERED
-        and windows >= LEAST_COLUMNS
         and (made or updates.elements >= kind.elements)
     )
 

@@ -268,7 +268,10 @@ class Reader:
         low, inner = numbers(op, "edge_padding_low"), numbers(op, "interior_padding")
         places = tuple(e + -n for e, n in zip(index, low, strict=True))
         padding, count = self._counted(op.operands[1], ())
-        divisors = tuple(n + 1 for n in inner) if any(inner) else ()
+        shape = self.graph.types[op.operands[0]].shape
+        # between the elements of a dimension of one there is nothing
+        between = [n if extent > 1 else 0 for n, extent in zip(inner, shape, strict=True)]
+        divisors = tuple(n + 1 for n in between) if any(between) else ()
         value, more = self._bordered(op, op.operands[0], places, padding, divisors)
         return value, count + more
 

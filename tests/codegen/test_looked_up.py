@@ -109,6 +109,9 @@ SCATTERS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
         (UPDATES, PLACES),
     ),
     "the gradient of rows": (gradient_of_rows, (TABLE, PLACES, UPDATES)),
+    "numbers into bins": (lambda i, u: jnp.zeros(11).at[i].add(u), (PLACES, UPDATES[:, 0])),
+    "counts": (lambda i: jnp.bincount(i, length=11), (PLACES,)),
+    "points into bins": (lambda i, u: jnp.zeros((11, 3)).at[i].min(u), (PLACES, UPDATES[:, :3])),
 }
 PROGRAMS |= SCATTERS
 LOOKING_UP = {"stablehlo.gather", "stablehlo.dynamic_slice", "stablehlo.scatter"}
