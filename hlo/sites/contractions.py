@@ -2,16 +2,19 @@
 
 An anchor's group grows downwards first: elementwise operations of the anchor's own shape, as long
 as everything else they read can be computed without waiting for the group.  An operation between
-two anchors belongs to the producer; where two anchors meet, to the deeper one.  Then it grows
-upwards, over elementwise operations that nothing else uses, and beside: over those of one tensor
-that only its members below the anchor use, as a momentum that is scaled. Scalars, broadcasts and
-small vectors are not members: they are cloned into every kernel that reads them.
+two anchors belongs to the producer; where two anchors meet, to the deeper one.  What turns the
+result of a dot of few terms is a member where vectors of the kernel then go along a batch.  Then it
+grows upwards, over elementwise operations that nothing else uses, and beside: over those of one
+tensor that only its members below the anchor use, as a momentum that is scaled. Scalars, broadcasts
+and small vectors are not members: they are cloned into every kernel that reads them.
 """
 
 from hlotune.hlo.graph import Op, TensorType
 from hlotune.hlo.operations import KERNELS_ELEMENTWISE
 from hlotune.hlo.sites.region import Group, Region, is_cloned_constant
 from hlotune.hlo.sites.rings import has_ring
+from hlotune.hlo.to_compute.contractions import numbers
+from hlotune.hlo.to_compute.few_terms import ends_in_batch, has_few_terms
 
 ANCHORS = ("stablehlo.dot_general", "stablehlo.convolution")
 TURNS = frozenset({"stablehlo.reverse", "stablehlo.transpose"})
@@ -70,19 +73,21 @@ def before(region: Region, group: Group) -> frozenset[int]:
 
 def _grow_down(region: Region, anchor: int, owned: set[int]) -> frozenset[int]:
     graph, members = region.graph, 1 << anchor
-    shape = region.type(graph.ops[anchor].results[0]).shape
+    shapes = {region.type(graph.ops[anchor].results[0]).shape}
     after: set[int] = set()
     waiting = set(region.users[graph.ops[anchor].results[0]])
     while waiting:
         index = min(waiting)
         waiting.remove(index)
         op = graph.ops[index]
-        if index in owned or not _is_elementwise(region, op, shape):
+        turned = _is_turned(region, graph.ops[anchor], op)
+        if index in owned or not (turned or any(_is_elementwise(region, op, s) for s in shapes)):
             continue
         if any(_breaks(region, value, members) for value in op.operands):
             continue
         after.add(index)
         members |= 1 << index
+        shapes.add(region.type(op.results[0]).shape)
         waiting |= region.users[op.results[0]]
     return frozenset(after)
 
@@ -91,6 +96,16 @@ def _is_elementwise(region: Region, op: Op, shape: tuple[int, ...]) -> bool:
     """Whether an operation computes each element of `shape` from elements at the same place."""
     fits = op.name in KERNELS_ELEMENTWISE and region.type(op.results[0]).shape == shape
     return fits and region.has_kernels(op)
+
+
+def _is_turned(region: Region, anchor: Op, op: Op) -> bool:
+    """Whether an operation turns what is computed of an anchor with few terms, which is stored so
+    that a batch comes last."""
+    if op.name != "stablehlo.transpose" or not region.has_kernels(op):
+        return False
+    operands = [region.type(v) for v in anchor.operands]
+    few = has_few_terms(anchor, operands, region.type(anchor.results[0]))
+    return few and ends_in_batch(anchor, numbers(op, "permutation"))
 
 
 def _breaks(region: Region, value: int, members: int) -> bool:

@@ -23,6 +23,7 @@ from hlotune.hlo.to_compute.collapse_axes import collapse
 from hlotune.hlo.to_compute.contractions import CONTRACTIONS, Contraction, Place, contraction
 from hlotune.hlo.to_compute.dilation_phases import phases
 from hlotune.hlo.to_compute.expressions import Known, converted, followed, narrowed
+from hlotune.hlo.to_compute.few_terms import as_map, has_few_terms
 from hlotune.hlo.to_compute.group_stages import group_compute
 from hlotune.hlo.to_compute.index_maps import Domain, Index, unravel
 from hlotune.hlo.to_compute.prologues import (
@@ -65,7 +66,12 @@ def _computed(graph: Graph) -> Compute:
         return with_ends(split_stored(compute)) if anchors else written_out(compute)
     assembly = _AroundContraction(graph)
     assembly.contraction(anchors[0])
-    return collapse(phases(Compute(assembly.tensors(), tuple(assembly.stages))))
+    compute = collapse(phases(Compute(assembly.tensors(), tuple(assembly.stages))))
+    return as_map(compute) if _has_few_terms(graph, anchors[0]) else compute
+
+
+def _has_few_terms(graph: Graph, op: Op) -> bool:
+    return has_few_terms(op, [graph.types[v] for v in op.operands], graph.types[op.results[0]])
 
 
 def _refuse_empty(graph: Graph) -> None:

@@ -37,20 +37,27 @@ def is_plain(stage: Stage) -> bool:
 
 def _reduced(stage: Stage) -> Stage:
     """The stage with its reduction as an expression, where that has few terms for many results."""
-    points = list(product(*(range(a.extent) for a in stage.reduce)))
+    points = prod(a.extent for a in stage.reduce)
     combine = stage.combine
     results = prod(a.extent for a in stage.parallel)
-    few = len(points) <= MOST_TERMS and results >= FEWEST_POINTS and is_plain(stage)
+    few = points <= MOST_TERMS and results >= FEWEST_POINTS and is_plain(stage)
     if combine is None or combine.arity > 1 or not few or _has_windows(stage):
         return stage
-    values = list[Expr]()
+    return replace(stage, reduce=(), values=terms_written_out(stage), combine=None)
+
+
+def terms_written_out(stage: Stage) -> tuple[Expr, ...]:
+    """The results of a reduction by monoids of one part, as expressions of all its terms."""
+    combine, values = stage.combine, list[Expr]()
+    assert combine is not None and combine.arity == 1, "it reduces, each value by itself"
+    points = list(product(*(range(a.extent) for a in stage.reduce)))
     for value in stage.values:
         found: Values = combine.identities((value.dtype,))
         for point in points:
             places = {a.name: n for a, n in zip(stage.reduce, point, strict=True)}
             found = combine.merge(found, (_at(value, places),))
         values += found
-    return replace(stage, reduce=(), values=tuple(values), combine=None)
+    return tuple(values)
 
 
 def _has_windows(stage: Stage) -> bool:

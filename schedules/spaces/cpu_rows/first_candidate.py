@@ -15,6 +15,7 @@ from hlotune.schedules.spaces.cpu_rows.bodies import innermost_reduce
 from hlotune.schedules.spaces.cpu_rows.forms import (
     CHAINS,
     Form,
+    is_outer,
     is_transposed,
     taps_of,
     touched,
@@ -53,6 +54,9 @@ planes that would be read once more from the second cache."""
 TASK_ELEMENTS = 1024
 """Elements in a task of an update of many arrays: so many that waking is worth it, and so few that
 threads which get equally many tasks, some of them of small arrays, are busy for equally long."""
+VECTORS_OF_OUTER, ROWS_OF_OUTER = 2, 4
+"""Vectors and rows of an outer product that are written out: what rows share is loaded once, and
+all passes over it are so many times fewer."""
 SQUARES = 4
 """Register tiles of a transpose along each of its two axes that are taken together."""
 ROWS_OF_CHUNK = 4
@@ -132,6 +136,8 @@ def _body(space: RowsKnobs, stage: Stage, form: Form, lanes: int) -> tuple[int, 
     if is_transposed(space.compute, stage, form):
         rows = min(lanes, space.target.vector_registers)  # all of them are turned at once
         return 1, min(rows, stage.extents[form.row]), 1
+    if form.row and is_outer(space.compute, stage):
+        return min(across, VECTORS_OF_OUTER), min(ROWS_OF_OUTER, stage.extents[form.row]), 1
     many = stage.flops > MANY_OPERATIONS * stage.points
     beside = 2 if many else space.target.rates.add_latency
     rows = min(stage.extents[form.row], beside // across) if form.row else 1
@@ -173,7 +179,7 @@ def _put_blocks(space: RowsKnobs, config: NDArray[np.int32], nest: Nest) -> None
     stage = nest.anchor
     form = space.forms[stage.name][0]
     steps = {a: _step(space, config, stage, form, a) for a in nest.rows}
-    block = {a: 1 for a in nest.rows}
+    block, outer = {a: 1 for a in nest.rows}, is_outer(space.compute, stage)
     if not nest.members and is_transposed(space.compute, stage, form):
         block |= {a: SQUARES for a in (form.row, form.vector)}
     if nest.members and nest.rows:
@@ -194,7 +200,7 @@ def _put_blocks(space: RowsKnobs, config: NDArray[np.int32], nest: Nest) -> None
         share = ceil(iterations / tasks)
         if list(space.likes.values()).count(stage.name) > 1:
             share = min(share, max(1, TASK_ELEMENTS // steps[a]))
-        if nest.members or block[a] > 1:
+        if nest.members or block[a] > 1 or (outer and a == form.row):
             tiles, blocks = block[a], share
         else:
             tiles, blocks = share, 1

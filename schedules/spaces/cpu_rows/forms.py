@@ -120,9 +120,27 @@ def is_transposed(compute: Compute, stage: Stage, form: Form) -> bool:
     return bool(form.row) and _turned(compute, stage, form.vector, form.row) > 0
 
 
-def _row_rank(compute: Compute, stage: Stage, vector: str, axis: str) -> tuple[float, int]:
+def is_outer(compute: Compute, stage: Stage) -> bool:
+    """Whether a map reads each element again along some axis, as an outer product does: several
+    rows together then read once what they share."""
+    wide = {a.name for a in stage.parallel if a.extent > 1}
+    read = [x for x in stage.loads if compute.tensor(x.tensor).elements > 1]
+    varies = all(not wide <= {*x.axes} for x in read)
+    several = len({frozenset(x.axes) for x in read}) > 1
+    return stage.combine is None and not stage.lookups and varies and several and len(wide) > 1
+
+
+def _row_rank(compute: Compute, stage: Stage, vector: str, axis: str) -> tuple[float, int, int]:
     place = [a.name for a in stage.parallel].index(axis)
-    return -_turned(compute, stage, vector, axis), -place
+    return -_turned(compute, stage, vector, axis), -_shared(compute, stage, axis), -place
+
+
+def _shared(compute: Compute, stage: Stage, axis: str) -> int:
+    """Bytes of what an outer product reads again for each point of an axis."""
+    if not is_outer(compute, stage):
+        return 0
+    again = {x.tensor for x in stage.loads if axis not in x.axes}
+    return sum(compute.tensor(name).bytes for name in again)
 
 
 def _turned(compute: Compute, stage: Stage, vector: str, axis: str) -> int:
