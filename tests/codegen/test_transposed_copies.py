@@ -50,9 +50,9 @@ def test_weights_packed_across_their_rows_are_right(
 
 
 def test_a_region_that_reaches_over_the_end_of_its_tensor_is_not_read_beyond() -> None:
-    """Tasks of two tiles of 32 features each, and only 80 features: the last one has half of it."""
+    """Tasks of two tiles of two vectors each, and only five tiles: the last one has half of it."""
     case = planes(6, 5, 16, 80)
-    space = case.space(AVX512)
+    space = case.space(host_target())
     config = space.heuristic().copy()
     config[0] = space.sketches.index(Sketch("i0", False, (("a0", "none"), ("a1", "task"))))
     for column, trips in (("register i0", 2), ("group i0", 2), ("block i0", 1)):
@@ -62,6 +62,15 @@ def test_a_region_that_reaches_over_the_end_of_its_tensor_is_not_read_beyond() -
     is_right(case, space.schedule(config))
 
 
+def image_copied(case: Case, level: str, target: CpuTarget) -> Schedule:
+    """Vectors along the width, the image copied with its padding."""
+    space = case.space(target)
+    config = space.heuristic().copy()
+    config[0] = space.sketches.index(Sketch("i1", False, (("a0", level), ("a1", "none"))))
+    assert space.legal(config[None])[0]
+    return space.schedule(config)
+
+
 @pytest.mark.parametrize("level", ["call", "task", "block"])
 @pytest.mark.parametrize(("width", "channels"), [(20, 16), (9, 20), (33, 40)])
 def test_an_image_that_is_copied_with_its_padding_is_turned_too(
@@ -69,12 +78,8 @@ def test_an_image_that_is_copied_with_its_padding_is_turned_too(
 ) -> None:
     """With so few features vectors go along the width; rows of a square are places there."""
     case = conv(6, width, channels, 3)
-    space = case.space(AVX512)
-    config = space.heuristic().copy()
-    config[0] = space.sketches.index(Sketch("i1", False, (("a0", level), ("a1", "none"))))
-    assert space.legal(config[None])[0]
-    is_right(case, space.schedule(config))
-    text = emit(replay(case.compute, space.schedule(config), AVX512)).text
+    is_right(case, image_copied(case, level, host_target()))
+    text = emit(replay(case.compute, image_copied(case, level, AVX512), AVX512)).text
     assert "shufflevector <16 x float>" in text
     assert "gather" not in text
 
