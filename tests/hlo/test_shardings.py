@@ -55,7 +55,7 @@ def test_shardings_on_one_device_are_left_out_and_said_to_be() -> None:
     program = load(sharded(Mesh(np.array(jax.devices("cpu")[:1]), ("x",))), *ARGUMENTS)
     said = "4 shardings are ignored: hlotune computes this program on one device"
     assert program.remarks == (said,)
-    np.testing.assert_allclose(jitted(program)(*ARGUMENTS), layer(*ARGUMENTS), rtol=1e-6)
+    np.testing.assert_allclose(jitted(program)(*ARGUMENTS), layer(*ARGUMENTS), rtol=1e-5, atol=1e-6)
 
 
 def as_text(path: Path) -> None:
@@ -80,7 +80,9 @@ def test_a_program_that_is_divided_among_devices_is_computed_on_one(
         "one device",
     )
     assert [s.label for s in contractions(program)] == ["dot 8x16x32 +tanh", "dot 8x16x32"]
-    np.testing.assert_allclose(jitted(program)(*ARGUMENTS)[0], layer(*ARGUMENTS), rtol=1e-6)
+    np.testing.assert_allclose(
+        jitted(program)(*ARGUMENTS)[0], layer(*ARGUMENTS), rtol=1e-5, atol=1e-6
+    )
 
 
 def test_shardings_as_xla_had_them_before_shardy_are_left_out(tmp_path: Path) -> None:
@@ -120,7 +122,9 @@ def test_what_each_device_computes_for_itself_is_refused(tmp_path: Path) -> None
     with pytest.raises(ProgramError, match=message):
         load_text(tmp_path, lowered(summed(FOUR)))
     one = load(summed(Mesh(np.array(jax.devices("cpu")[:1]), ("x",))), *ARGUMENTS)
-    np.testing.assert_allclose(jitted(one)(*ARGUMENTS), ARGUMENTS[1] @ ARGUMENTS[0], rtol=1e-5)
+    np.testing.assert_allclose(
+        jitted(one)(*ARGUMENTS), ARGUMENTS[1] @ ARGUMENTS[0], rtol=1e-5, atol=1e-6
+    )
 
 
 @pytest.mark.parametrize(
@@ -168,4 +172,4 @@ def test_commands_say_that_shardings_are_ignored_and_write_the_program(
     program: Program = load(path)
     save_artifact(apply(program, database=tmp_path / "a.db"), tmp_path / "divided.hlotune")
     tuned = load_artifact(tmp_path / "divided.hlotune")
-    np.testing.assert_allclose(tuned(*ARGUMENTS)[0], layer(*ARGUMENTS), rtol=1e-6)
+    np.testing.assert_allclose(tuned(*ARGUMENTS)[0], layer(*ARGUMENTS), rtol=1e-5, atol=1e-6)
