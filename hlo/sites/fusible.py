@@ -11,6 +11,7 @@ from functools import cached_property
 from math import prod
 from typing import cast
 
+from hlotune.hlo.constants import integers
 from hlotune.hlo.graph import Graph, Op
 from hlotune.hlo.operations import KERNELS_ELEMENTWISE
 from hlotune.hlo.sites.region import Region, is_cloned_constant, reads
@@ -23,7 +24,7 @@ from hlotune.hlo.to_compute.reductions import (
     unit_reductions,
 )
 from hlotune.hlo.to_compute.short_axes import FEWEST_POINTS, MOST_TERMS
-from hlotune.hlo.to_compute.updates import UPDATES, box_start, constant, merges
+from hlotune.hlo.to_compute.updates import UPDATES, box_start, merges
 from hlotune.hlo.to_compute.windows import selection
 from hlotune.schedules.dtypes import accumulator, is_float
 from hlotune.schedules.ir.operations import FLOATS, INTEGERS, OPERATIONS, TRUTHS
@@ -202,7 +203,7 @@ class Fusible:
     def _is_index(self, op: Op) -> bool:
         """Whether a value is known, and read by updates alone."""
         graph, users = self.region.graph, self.region.users[op.results[0]]
-        known = constant(graph, op.results[0], self._makers) is not None
+        known = integers(graph, op.results[0], self._makers) is not None
         return known and bool(users) and all(graph.ops[u].name in UPDATES for u in users)
 
     def _trims(self, op: Op) -> bool:

@@ -5,7 +5,8 @@ from itertools import groupby
 from math import prod
 from typing import cast
 
-from hlotune.hlo.graph import Literal, Op
+from hlotune.hlo.constants import literal_of
+from hlotune.hlo.graph import Op
 from hlotune.hlo.sites.contractions import after, before
 from hlotune.hlo.sites.fusible import REDUCTIONS, WINDOWS
 from hlotune.hlo.sites.pattern_names import pattern_name, reduction_name
@@ -181,5 +182,5 @@ def _is_zero(region: Region, value: int) -> bool:
     op = region.producer(value)
     if op is not None and op.name == "stablehlo.broadcast_in_dim":
         op = region.producer(op.operands[0])
-    literal = op["value"] if op is not None and op.name == "stablehlo.constant" else None
-    return isinstance(literal, Literal) and not literal.array().any()
+    literal = literal_of(op)
+    return literal is not None and not literal.array().any()

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from typing import Literal as Choice
 
 from hlotune.hlo.canonical import INLINE_ELEMENTS, places
-from hlotune.hlo.graph import Graph, Literal, Op, TensorType
+from hlotune.hlo.constants import literal_of
+from hlotune.hlo.graph import Graph, Op, TensorType
 from hlotune.hlo.operations import KERNELS_ELEMENTWISE
 from hlotune.hlo.to_compute.axis_names import axis_names
 from hlotune.schedules.dtypes import BYTES, accumulator, has_kernels, is_float
@@ -142,7 +143,5 @@ def is_cloned_constant(op: Op) -> bool:
     """Splats, and constants of few elements, are written into the kernel itself."""
     if op.name != "stablehlo.constant":
         return op.name == "stablehlo.iota"
-    literal = op["value"]
-    if not isinstance(literal, Literal):
-        return False
-    return literal.splat or literal.type.elements <= INLINE_ELEMENTS
+    literal = literal_of(op)
+    return literal is not None and (literal.splat or literal.type.elements <= INLINE_ELEMENTS)

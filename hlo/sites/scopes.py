@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
 
+from hlotune.hlo.constants import literal_of
 from hlotune.hlo.graph import Graph, Literal, Op
 
 LOOP = "stablehlo.while"
@@ -38,7 +39,7 @@ class Scope:
 
     @cached_property
     def numbers(self) -> dict[int, Literal | None]:
-        """What `splats.py` has found of values: numbers that all their elements are."""
+        """What `hlo/constants.py` has found of values: numbers that all their elements are."""
         return {}
 
     @cached_property
@@ -68,11 +69,7 @@ class Scope:
     def literal(self, value: int) -> Literal | None:
         """What a value always is, where that is evident."""
         scope, value = self.origin(value)
-        producer = scope.producers.get(value)
-        if producer is None or scope.graph.ops[producer].name != "stablehlo.constant":
-            return None
-        literal = scope.graph.ops[producer]["value"]
-        return literal if isinstance(literal, Literal) else None
+        return literal_of(scope.producer(value))
 
     def constant(self, value: int) -> Literal | int | None:
         """The value of a constant, or the program's argument that is marked as one."""

@@ -17,6 +17,7 @@ from functools import cached_property
 from weakref import WeakKeyDictionary
 
 from hlotune.hlo.canonical import INLINE_ELEMENTS, argument_order, canonical
+from hlotune.hlo.constants import splat_of
 from hlotune.hlo.frontends.program import Program
 from hlotune.hlo.graph import Graph, Literal, Op
 from hlotune.hlo.kernel import Kernel
@@ -27,7 +28,6 @@ from hlotune.hlo.sites.fusion import fused, is_worth_a_kernel, parts
 from hlotune.hlo.sites.labels import label
 from hlotune.hlo.sites.region import Group, Pattern, Region
 from hlotune.hlo.sites.scopes import Scope, scopes
-from hlotune.hlo.sites.splats import splat_of
 from hlotune.hlo.sites.stacks import Stack, stack_of
 from hlotune.hlo.sites.together import together
 from hlotune.hlo.sites.trip_counts import flows

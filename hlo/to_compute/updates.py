@@ -4,16 +4,12 @@ JAX writes them as a scatter of one index, which is a constant, or as a dynamic_
 """
 
 from collections.abc import Mapping, Sequence
-from math import prod
 
-import numpy as np
-
-from hlotune.hlo.graph import Graph, Literal, Op
+from hlotune.hlo.constants import integers
+from hlotune.hlo.graph import Graph, Op
 from hlotune.hlo.to_compute.contractions import numbers
 
 UPDATES = frozenset({"stablehlo.scatter", "stablehlo.dynamic_update_slice"})
-FEW = 64
-"""Elements of the largest index that is looked at."""
 
 
 def merges(op: Op) -> bool:
@@ -27,7 +23,7 @@ def box_start(graph: Graph, op: Op, makers: Mapping[int, Op]) -> tuple[int, ...]
     `makers` has the operation that gives each value.
     """
     if op.name == "stablehlo.dynamic_update_slice":
-        found = [constant(graph, v, makers) for v in op.operands[2:]]
+        found = [integers(graph, v, makers) for v in op.operands[2:]]
         start = None if None in found else tuple(int(x[0]) for x in found if x is not None)
     else:
         start = _scattered(graph, op, makers)
@@ -43,31 +39,6 @@ def updates(op: Op) -> int:
     return op.operands[1 if op.name == "stablehlo.dynamic_update_slice" else 2]
 
 
-def constant(graph: Graph, value: int, makers: Mapping[int, Op]) -> tuple[int, ...] | None:
-    """The elements of a small constant, in order, or of what is put together of some."""
-    shape, op = graph.types[value].shape, makers.get(value)
-    if op is None or prod(shape) > FEW or graph.types[value].dtype[0] not in "iu":
-        return None
-    if op.name == "stablehlo.constant":
-        literal = op["value"]
-        if not isinstance(literal, Literal):
-            return None
-        return tuple(int(x) for x in np.broadcast_to(literal.array(), shape).flat)
-    parts = [constant(graph, v, makers) for v in op.operands]
-    known = [p for p in parts if p is not None]
-    if len(known) < len(parts):
-        return None
-    if op.name == "stablehlo.concatenate" and len(shape) == 1:
-        return tuple(x for part in known for x in part)
-    if op.name == "stablehlo.reshape" or (
-        op.name == "stablehlo.broadcast_in_dim" and len(known[0]) == prod(shape)
-    ):
-        return known[0]
-    if op.name == "stablehlo.broadcast_in_dim" and len(known[0]) == 1:
-        return known[0] * prod(shape)
-    return None
-
-
 def _scattered(graph: Graph, op: Op, makers: Mapping[int, Op]) -> tuple[int, ...] | None:
     """The one index of a scatter that replaces a whole box, for all dimensions."""
     if (
@@ -79,7 +50,7 @@ def _scattered(graph: Graph, op: Op, makers: Mapping[int, Op]) -> tuple[int, ...
     rank = len(graph.types[op.operands[0]].shape)
     whole = numbers(op, "update_window_dims") == tuple(range(rank))
     alone = not (numbers(op, "inserted_window_dims") or numbers(op, "input_batching_dims"))
-    found = constant(graph, op.operands[1], makers)
+    found = integers(graph, op.operands[1], makers)
     places: Sequence[int] = numbers(op, "scatter_dims_to_operand_dims")
     if not whole or not alone or found is None or len(found) != len(places):
         return None
