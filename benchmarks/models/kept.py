@@ -63,7 +63,8 @@ class Line:
 
 
 def timed(turns_s: Mapping[str, tuple[float, ...]]) -> dict[str, Timed]:
-    """Of the median of each turn, by label; turn i of all entries is of one round."""
+    """The times of each entry, by label, from the medians of its turns; turn i of all entries is of
+    one round."""
     ours = turns_s.get(OURS)
     return {
         label: Timed(

@@ -8,7 +8,7 @@ A subject that is many times as slow as all others is measured in two rounds alo
 (`timing.is_seldom`): which side is faster is then as certain as these two rounds are, and the
 interval shows only how the faster side varies.
 
-Of calls that take long there may be fewer rounds than the sign test needs.  Then the interval is
+Calls that take long may have fewer rounds than the sign test needs.  Then the interval is
 the rank sum test's (F. Wilcoxon, 1945): if the sides differed by no factor, all orders of their
 times would be equally likely, and of four rounds two orders in seventy have all times of one side
 below all of the other's.

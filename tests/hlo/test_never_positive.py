@@ -18,7 +18,7 @@ ROWS = jnp.zeros((16, 256), jnp.float32)
 
 
 def known(function: Callable[..., Any]) -> list[bool]:
-    """Of each stage with exponentials whether they are known to be at most one."""
+    """By stage that has exponentials, whether these are known to be at most one."""
     computes = [compute_of(graph_of(s.kernel)) for s in sites(load(function, ROWS))[:1]]
     return [powers_are_at_most_one(c, s) for c in computes for s in c.stages if _has(c, s)]
 
