@@ -7,6 +7,11 @@ OLDEST := .venv-oldest/bin
 ENVIRONMENT := .ci/environment .ci/interpreter pyproject.toml constraints.txt constraints-oldest.txt
 DEMO_DB := build/demo.db
 
+# The suite starts hundreds of processes, which compile every module anew where none may be kept.
+unexport PYTHONDONTWRITEBYTECODE
+# Tests of a file stay in one process, which has what they share, until the other one has nothing left.
+TWO_AT_ONCE := -n 2 --dist worksteal
+
 # What `make bench` tunes and compares with the default, and for how long each.
 PROGRAMS := mlp.py:model resnet18.py:model resnet18.py:frozen
 BUDGET := 10m
@@ -54,7 +59,7 @@ demo: setup
 	@echo "the report of this run, for any browser: $(CURDIR)/build/report.html"
 
 test: lint types
-	$(PYTHON) -m pytest -n 2 -m "not slow and not torch and not browser and not frameworks and not aot"
+	$(PYTHON) -m pytest $(TWO_AT_ONCE) -m "not slow and not torch and not browser and not frameworks and not aot"
 
 # The documentation as a site, build/docs/index.html, in an environment of its own.
 docs: .venv-docs/.installed
@@ -73,7 +78,7 @@ test-browser: setup
 # Compiles kernels for GPUs and TPUs by the compilers of these devices, in an environment that has
 # JAX's plug-ins for them; no device is needed.  AOT_CONFIGS more schedules of each space.
 test-aot: .venv-aot/.installed
-	JAX_PLATFORMS=cpu AOT_CONFIGS=$(AOT_CONFIGS) .venv-aot/bin/python -m pytest -n 2 -m aot tests/aot
+	JAX_PLATFORMS=cpu AOT_CONFIGS=$(AOT_CONFIGS) .venv-aot/bin/python -m pytest $(TWO_AT_ONCE) -m aot tests/aot
 
 .venv-aot/.installed: $(ENVIRONMENT)
 	.ci/environment .venv-aot tune,aot 3.13 3.12
@@ -81,10 +86,10 @@ test-aot: .venv-aot/.installed
 
 # The whole suite in the oldest environment; `test-torch` runs there what CI does.
 test-oldest: types-oldest
-	$(OLDEST)/python -m pytest -n 2 -m "not slow and not browser and not frameworks and not aot"
+	$(OLDEST)/python -m pytest $(TWO_AT_ONCE) -m "not slow and not browser and not frameworks and not aot"
 
 test-torch: types-oldest
-	$(OLDEST)/python -m pytest -n 2 -m "not slow and (torch or smoke)"
+	$(OLDEST)/python -m pytest $(TWO_AT_ONCE) -m "not slow and (torch or smoke)"
 
 # Programs of Keras, flax, equinox and haiku, and models that ONNX Runtime and OpenVINO run, in an
 # environment of its own: these bring some thirty packages that nothing else needs.

@@ -7,7 +7,8 @@ from collections import Counter, defaultdict
 from functools import cache
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from sys import intern
+from typing import Any, NamedTuple
 
 from benchmarks.dataset_kernels import CONTRACTIONS, ROWS, source
 from benchmarks.searching import operator
@@ -23,38 +24,62 @@ PATH = ROOT / "tuning_logs" / "trials.jsonl.gz"
 MOST_BYTES = 30 << 20
 LEAST, LEAST_OF_ROWS = 300, 32
 """Trials of each kernel on a machine, and of one without a contraction on one machine."""
-DEFAULT_JSON = json.loads(DEFAULT.to_json())
+DEFAULT_JSON = json.dumps(json.loads(DEFAULT.to_json()))
+
+
+class Trial(NamedTuple):
+    """What is asked of a trial, as text that equal ones share: whole records take gigabytes."""
+
+    kernel: str
+    machine: str
+    """The target's identity: two of them may run one version of the code generation."""
+    toolchain: str
+    codegen: str
+    schedule: str
+    dataset: str | None
+    searcher: str | None
+
+    @property
+    def is_default(self) -> bool:
+        return self.schedule == DEFAULT_JSON
+
+    @property
+    def is_of_rows(self) -> bool:
+        return self.dataset in ROWS
 
 
 @cache
-def trials() -> list[dict[str, Any]]:
+def trials() -> list[Trial]:
     with gzip.open(PATH, "rt", encoding="utf-8") as lines:
-        return [record for line in lines if (record := json.loads(line))["record"] == "trial"]
+        records = (json.loads(line) for line in lines)
+        return [trial(record) for record in records if record["record"] == "trial"]
 
 
-def machine(trial: dict[str, Any]) -> str:
-    """The target's identity: two of them may run one version of the code generation."""
-    return json.dumps(trial["target"]["identity"])
-
-
-def schedule(trial: dict[str, Any]) -> Schedule:
-    return Schedule.from_json(json.dumps(trial["schedule"]))
+def trial(record: dict[str, Any]) -> Trial:
+    options, toolchain = record["run"]["options"], record["toolchain"]
+    return Trial(
+        intern(record["kernel"]["text"]),
+        intern(json.dumps(record["target"]["identity"])),
+        intern(json.dumps(toolchain)),
+        toolchain["codegen"],
+        intern(json.dumps(record["schedule"])),
+        options.get("dataset"),
+        options.get("searcher"),
+    )
 
 
 def test_it_is_no_larger_than_thirty_megabytes() -> None:
     assert PATH.stat().st_size <= MOST_BYTES
 
 
-def is_of_rows(trial: dict[str, Any]) -> bool:
-    return trial["run"]["options"].get("dataset") in ROWS
-
-
 def test_it_has_many_trials_of_every_contraction_of_the_dataset_and_of_no_other() -> None:
     texts = {operator(n, TARGETS["znver4"], source).task.kernel.text for n in CONTRACTIONS}
+    tried = Counter(
+        (t.machine, t.kernel) for t in trials() if not t.is_default and not t.is_of_rows
+    )
     machines = defaultdict[str, Counter[str]](Counter)
-    for t in trials():
-        if t["schedule"] != DEFAULT_JSON and not is_of_rows(t):
-            machines[machine(t)][as_recorded_today(t["kernel"]["text"], texts)] += 1
+    for (machine, kernel), n in tried.items():
+        machines[machine][as_recorded_today(kernel, texts)] += n
     assert len(machines) >= 2
     for found in machines.values():
         assert found.keys() == texts
@@ -63,8 +88,7 @@ def test_it_has_many_trials_of_every_contraction_of_the_dataset_and_of_no_other(
 
 def test_it_has_trials_of_every_kernel_without_a_contraction() -> None:
     """By the names that runs have: what is cut out of a program may change."""
-    tried = (t for t in trials() if is_of_rows(t) and t["schedule"] != DEFAULT_JSON)
-    found = Counter(t["run"]["options"]["dataset"] for t in tried)
+    found = Counter(t.dataset for t in trials() if t.is_of_rows and not t.is_default)
     assert found.keys() == ROWS.keys()
     assert min(found.values()) >= LEAST_OF_ROWS
 
@@ -83,11 +107,8 @@ def without_reverse(text: str) -> str:
 
 
 def test_its_schedules_parse_and_differ_within_a_kernel_machine_and_toolchain() -> None:
-    assert all(schedule(t).algorithm for t in trials()[::50])
-    found = Counter(
-        (t["kernel"]["text"], machine(t), json.dumps(t["toolchain"]), json.dumps(t["schedule"]))
-        for t in trials()
-    )
+    assert all(Schedule.from_json(t.schedule).algorithm for t in trials()[::50])
+    found = Counter((t.kernel, t.machine, t.toolchain, t.schedule) for t in trials())
     assert max(found.values()) == 1
 
 
@@ -109,7 +130,7 @@ def test_the_pages_say_how_many_trials_the_file_has_and_how_many_the_shipped_tre
     assert path is not None
     seen = header_of(path).training
     assert seen is not None
-    default = sum(t["schedule"] == DEFAULT_JSON for t in trials())
+    default = sum(t.is_default for t in trials())
     assert f"**What the file holds**: {len(trials()):,} trials" in page("dataset")
     assert f"{default} of them of the default" in page("dataset")
     assert f"{seen.trials:,} of the schedules are in the spaces" in page("dataset")
@@ -121,9 +142,7 @@ def test_the_pages_say_how_many_trials_the_file_has_and_how_many_the_shipped_tre
 
 def test_the_page_says_how_many_were_drawn_at_random_on_each_machine() -> None:
     drawn = Counter(
-        (machine(t), t["toolchain"]["codegen"])
-        for t in trials()
-        if t["schedule"] != DEFAULT_JSON and t["run"]["options"].get("searcher") == "random"
+        (t.machine, t.codegen) for t in trials() if not t.is_default and t.searcher == "random"
     )
     rows = re.findall(r"\| (\d+) \| ([\d,]+), [^|]+ a kernel \|", page("dataset"))
     assert sorted(rows) == sorted((codegen, f"{n:,}") for (_, codegen), n in drawn.items())
