@@ -20,7 +20,7 @@ Written by `python -m tests.support.fit_polynomials`, where intervals and degree
 interpolation at Chebyshev nodes in 60 digits.
 """
 '''
-TABLES_HEADER = '''"""Columns of sixteen numbers each, one for each interval that a table has.
+TABLES_HEADER = '''"""Columns of numbers, one for each interval that a table has.
 
 Written by `python -m tests.support.fit_polynomials`, where intervals and degrees stand.
 """
@@ -174,12 +174,23 @@ def interpolated(
     function: Callable[[mp.mpf], mp.mpf], low: mp.mpf, high: mp.mpf, degree: int
 ) -> list[float]:
     """Coefficients of floats, by Chebyshev nodes."""
+    return [as_float(c) for c in chebyshev(function, low, high, degree)]
+
+
+def chebyshev(
+    function: Callable[[mp.mpf], mp.mpf], low: mp.mpf, high: mp.mpf, degree: int
+) -> list[mp.mpf]:
+    """The coefficients of the polynomial through the function at Chebyshev nodes."""
     count = degree + 1
     middle, radius = (low + high) / 2, (high - low) / 2
     nodes = [middle + radius * mp.cos(mp.pi * (2 * n + 1) / (2 * count)) for n in range(count)]
     powers = mp.matrix([[d**n for n in range(count)] for d in nodes])
     solved = mp.lu_solve(powers, mp.matrix([function(d) for d in nodes]))
-    return [float(np.float32(mp.nstr(solved[n], 20))) for n in range(count)]
+    return [solved[n] for n in range(count)]
+
+
+def as_float(number: mp.mpf) -> float:
+    return float(np.float32(mp.nstr(number, 20)))
 
 
 def quarter_of_octave(k: int) -> tuple[mp.mpf, mp.mpf]:
@@ -211,6 +222,45 @@ def sixteenth(k: int) -> list[float]:
     exact = mp.mpf(2) ** (mp.mpf(k) / 16)
     value = float(np.float32(mp.nstr(exact, 20)))
     return [value, float(np.float32(mp.nstr(exact - value, 20)))]
+
+
+EIGHTHS_DEGREE = 3
+FACTORS = 1.7, 1.913
+"""Of exponentials by eighths: so that what they multiply lies right below two, where rounding takes
+the least."""
+
+
+def eighths() -> tuple[list[float], list[float]]:
+    """A polynomial of f exp(r), |r| <= log(2) / 16, and 2^(k / 8) / f, k from 0 to 7.
+
+    Of all f for which the constant term is a float, the one whose quotients are nearest to floats,
+    in units of the last place of an exponential, and whose product for exp(0) is one.
+    """
+    radius = mp.log(2) / 16 * mp.mpf("1.001")
+    plain = chebyshev(mp.exp, -radius, radius, EIGHTHS_DEGREE)
+    first = np.arange(int(FACTORS[0] * 2**23), int(FACTORS[1] * 2**23)) / 2**23
+    factors, worst = first / float(plain[0]), np.zeros(first.size)
+    for k in range(8):
+        exact = 2.0 ** (k / 8) / factors
+        apart = np.abs(exact.astype(np.float32) / exact - 1)
+        worst = np.maximum(worst, apart * 2.0 ** ((k + 0.5) / 8))
+        if k == 0:
+            one = exact.astype(np.float32) * first.astype(np.float32)
+            worst[one != np.float32(1)] = np.inf
+    best = int(np.argmin(worst))
+    factor = mp.mpf(float(first[best])) / plain[0]
+    return (
+        [as_float(c * factor) for c in plain],
+        [as_float(mp.mpf(2) ** (mp.mpf(k) / 8) / factor) for k in range(8)],
+    )
+
+
+def eighths_text() -> list[str]:
+    return [
+        line
+        for name, numbers in zip(("EXP_EIGHTH", "EXP_EIGHTHS"), eighths(), strict=True)
+        for line in columns(name, [[x] for x in numbers])
+    ]
 
 
 def quarter(k: int) -> list[float]:
@@ -245,6 +295,9 @@ def tables_text() -> str:
             "",
             "# 2^(k / 16) = value + rest",
             *columns("EXP_TABLE", [sixteenth(k) for k in range(16)]),
+            "",
+            "# f exp(r) = EXP_EIGHTH(r), |r| <= log(2) / 16, constant first, and 2^(k / 8) / f",
+            *eighths_text(),
         ]  # fmt: skip
     return "\n".join(lines) + "\n"
 

@@ -7,9 +7,15 @@ small that a shorter polynomial does.  Elsewhere the last bits of x log2(e) + 1.
 n, and are shifted to where a float has its exponent.
 """
 
-from hlotune.codegen.llvm.math.interval_tables import EXP_TABLE, TANH_TABLE
+from hlotune.codegen.llvm.math.interval_tables import EXP_EIGHTH, EXP_EIGHTHS, EXP_TABLE, TANH_TABLE
 from hlotune.codegen.llvm.math.polynomials import EXP, EXP_SIXTEENTH, LOG, TANH
-from hlotune.codegen.llvm.math.tables import ENTRIES, has_lookups, looked_up
+from hlotune.codegen.llvm.math.tables import (
+    ENTRIES,
+    SHORT_ENTRIES,
+    has_lookups,
+    has_short_lookups,
+    looked_up,
+)
 from hlotune.codegen.llvm.math.vector_builder import Lanes
 
 LOG2_E = 1.4426950408889634
@@ -44,11 +50,30 @@ def exponential_at_most_one(t: Lanes, x: str) -> str:
     x = t.at_least(x, RANGE[t.element][0])
     if t.scales:
         return _scaled_exponential(t, x, None)
-    shifted, r = _shifted(t, x, None)
     lift = LIFT[t.element]
+    if has_short_lookups(t):
+        shifted, r = _shifted(t, x, None, SHORT_ENTRIES)
+        scale = t.of_bits(_power_of_eighths(t, shifted, lift))
+        return t.multiply(t.polynomial(r, [c * 2.0**-lift for c in EXP_EIGHTH[0]]), scale)
+    shifted, r = _shifted(t, x, None)
     scale = t.on_bits("shl", shifted, t.mantissa)
     scale = t.of_bits(t.on_bits("add", scale, t.bits_of(2.0**lift)))
     return t.multiply(_power(t, r, 2.0**-lift), scale)
+
+
+def _power_of_eighths(t: Lanes, shifted: str, lift: int) -> str:
+    """The bits of 2^(n + lift) / f for n in eighths, f the factor that `EXP_EIGHTH` has.
+
+    A table has those of 2^(k / 8) less k where it stands once n is shifted to the exponent, so that
+    one sum is both.
+    """
+    places = t.mantissa - (SHORT_ENTRIES.bit_length() - 1)
+    table = [
+        t.float_with_bits(t.bits_of(x) - (k << places) + (lift << t.mantissa))
+        for k, x in enumerate(EXP_EIGHTHS[0])
+    ]
+    fraction = looked_up(t, f"eighths_of_two_{lift}", [table], shifted)[0]
+    return t.on_bits("add", t.on_bits("shl", shifted, places), t.bits(fraction))
 
 
 def exponential_of_sum(t: Lanes, x: str, rest: str | None) -> str:
@@ -76,9 +101,12 @@ def _scaled_exponential(t: Lanes, x: str, rest: str | None) -> str:
     return t.scaled(t.add(_minus_one(t, r), t.number(1)), count)
 
 
-def _shifted(t: Lanes, x: str, rest: str | None) -> tuple[str, str]:
-    """Integers whose last bits are those of n, where a float has its fraction, and r."""
-    large = t.number(1.5 * 2.0**t.mantissa)
+def _shifted(t: Lanes, x: str, rest: str | None, parts: int = 1) -> tuple[str, str]:
+    """Integers whose last bits are those of n, where a float has its fraction, and r.
+
+    n counts so many parts of one, a power of two.
+    """
+    large = t.number(1.5 * 2.0**t.mantissa / parts)
     shifted = t.add(t.multiply(x, t.number(LOG2_E)), large)
     count = t.f.op(f"fsub {t.type} {shifted}, {large}")
     return t.bits(shifted), _remainder(t, x, count, rest)

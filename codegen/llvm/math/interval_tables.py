@@ -1,4 +1,4 @@
-"""Columns of sixteen numbers each, one for each interval that a table has.
+"""Columns of numbers, one for each interval that a table has.
 
 Written by `python -m tests.support.fit_polynomials`, where intervals and degrees stand.
 """
@@ -219,5 +219,20 @@ EXP_TABLE = (
         -4.500898853621038e-08, 8.070904833346049e-09, 9.836217174097328e-09,
         -2.4755326677450284e-08, -9.235770370707996e-09, -1.1239277952768134e-08,
         9.845328108326612e-09,
+    ),
+)
+
+# f exp(r) = EXP_EIGHTH(r), |r| <= log(2) / 16, constant first, and 2^(k / 8) / f
+EXP_EIGHTH = (
+    (
+        1.8988966941833496, 1.8988966941833496, 0.949597179889679,
+        0.3165125548839569,
+    ),
+)
+EXP_EIGHTHS = (
+    (
+        0.5266215801239014, 0.5742849111557007, 0.6262621283531189,
+        0.6829437017440796, 0.7447553873062134, 0.8121615052223206,
+        0.8856683969497681, 0.9658282399177551,
     ),
 )

@@ -1,34 +1,47 @@
 """Functions of floats by tables of sixteen intervals, which a vector of sixteen lanes looks up.
 
-On targets with AVX-512 a lookup of sixteen lanes in a table of sixteen numbers is one instruction.
-Vectors of other lengths are taken in parts or filled up, and a number alone reads the same table
-from memory, so that all compute the same bits.
+On targets with AVX-512 a lookup of sixteen lanes in a table of sixteen numbers is one instruction,
+on those with AVX2 one of eight lanes in a table of eight.  Vectors of other lengths are taken in
+parts or filled up, and a number alone reads the same table from memory, so that all compute the
+same bits.
 """
 
 import struct
 from collections.abc import Sequence
 
-from hlotune.codegen.llvm.math.vector_builder import Lanes
+from hlotune.codegen.llvm.math.vector_builder import WIDTH, Lanes
 
 ENTRIES = 16
 FEATURE = "avx512f"
+SHORT_ENTRIES = 8
+SHORT_FEATURE = "avx2"
+PERMUTED = {
+    ENTRIES: "llvm.x86.avx512.permvar.sf.512",
+    SHORT_ENTRIES: "llvm.x86.avx2.permps",
+}
+"""What looks up as many lanes as a table has entries."""
 
 
 def has_lookups(t: Lanes) -> bool:
     return t.element == "float" and FEATURE in t.f.module.features
 
 
+def has_short_lookups(t: Lanes) -> bool:
+    """Whether lookups are of eight lanes in tables of eight numbers."""
+    return t.element == "float" and SHORT_FEATURE in t.f.module.features and not has_lookups(t)
+
+
 def looked_up(t: Lanes, name: str, columns: Sequence[Sequence[float]], index: str) -> list[str]:
-    """The entry of each column at an integer index, of which the low four bits count.
+    """The entry of each column at an integer index, of which the low bits count.
 
     Args:
         name: of the table in the module.
-        columns: of `ENTRIES` numbers each.
+        columns: of `ENTRIES` or `SHORT_ENTRIES` numbers each.
         index: integers of as many lanes.
     """
     if t.lanes > 1:
         return [_permuted(t, column, index) for column in columns]
-    at = t.on_bits("mul", t.on_bits("and", index, ENTRIES - 1), len(columns))
+    at = t.on_bits("mul", t.on_bits("and", index, len(columns[0]) - 1), len(columns))
     t.f.module.declare(f"@{name}", _global(name, columns))
     return [_loaded(t, f"@{name}", t.on_bits("add", at, k)) for k in range(len(columns))]
 
@@ -38,9 +51,10 @@ def _permuted(t: Lanes, column: Sequence[float], index: str) -> str:
 
     def permuted(whole: Lanes, part: str) -> str:
         operands = (whole.type, f"<{table}>"), (whole.integers, whole.bits(part))
-        return t.f.intrinsic("llvm.x86.avx512.permvar.sf.512", whole.type, *operands)
+        return t.f.intrinsic(PERMUTED[len(column)], whole.type, *operands)
 
-    return t.by_whole_vectors(permuted, t.of_bits(index))
+    size = len(column) * WIDTH[t.element]
+    return t.by_whole_vectors(permuted, t.of_bits(index), size=size)
 
 
 def _loaded(t: Lanes, table: str, at: str) -> str:
@@ -49,7 +63,7 @@ def _loaded(t: Lanes, table: str, at: str) -> str:
 
 
 def _global(name: str, columns: Sequence[Sequence[float]]) -> str:
-    numbers = [column[k] for k in range(ENTRIES) for column in columns]
+    numbers = [number for row in zip(*columns, strict=True) for number in row]
     values = ", ".join(f"float {_text(x)}" for x in numbers)
     return f"@{name} = internal constant [{len(numbers)} x float] [{values}], align 64"
 

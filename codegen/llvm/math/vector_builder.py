@@ -55,6 +55,12 @@ class Lanes:
         forms = {"float": ("<f", "<I"), "double": ("<d", "<Q")}[self.element]
         return int(struct.unpack(forms[1], struct.pack(forms[0], number))[0])
 
+    def float_with_bits(self, bits: int) -> float:
+        """The number that has a bit pattern, of which the lowest bits count."""
+        forms = {"float": ("<f", "<I"), "double": ("<d", "<Q")}[self.element]
+        whole = bits % (1 << 8 * WIDTH[self.element])
+        return float(struct.unpack(forms[0], struct.pack(forms[1], whole))[0])
+
     # floats ---------------------------------------------------------------------------------------
 
     def number(self, number: float) -> str:
@@ -223,13 +229,13 @@ class Lanes:
         name = f"llvm.x86.avx512.mask.scalef.{short}.{bits}"
         return self.f.intrinsic(name, self.type, *arguments)
 
-    def by_whole_vectors(self, write: Callable[..., str], *operands: str) -> str:
-        """What is written on vectors of 64 bytes, of operands with any number of lanes.
+    def by_whole_vectors(self, write: Callable[..., str], *operands: str, size: int = WHOLE) -> str:
+        """What is written on vectors of `size` bytes, of operands with any number of lanes.
 
         Args:
             write: takes the `Lanes` of a whole vector, and its operands.
         """
-        whole = Lanes(self.f, self.element, WHOLE // WIDTH[self.element])
+        whole = Lanes(self.f, self.element, size // WIDTH[self.element])
         if self.lanes == whole.lanes:
             return write(whole, *operands)
         parts = [
