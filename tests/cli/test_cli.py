@@ -1,7 +1,6 @@
 """The command line from outside: help, exit codes, and one clear line for each misuse."""
 
 import json
-import os
 import platform
 import re
 import subprocess
@@ -17,6 +16,7 @@ import hlotune
 from hlotune.cli import printing
 from hlotune.cli.main import is_loading_an_extension, run_command
 from hlotune.tuning_logs.default_path import database_path
+from tests.support.commands import tune
 from tests.support.tree import ROOT
 
 COMMANDS = [
@@ -40,18 +40,6 @@ COMMANDS = [
     "model eval",
     "model export",
 ]
-
-
-def tune(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("HLOTUNE_")}
-    return subprocess.run(
-        [sys.executable, "-m", "hlotune", *arguments],
-        cwd=ROOT,
-        env=environment | {"JAX_PLATFORMS": "cpu"} | variables,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
 
 
 def test_the_version_names_all_that_a_report_of_a_problem_should() -> None:

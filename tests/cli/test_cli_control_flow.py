@@ -7,7 +7,7 @@ import pytest
 
 from hlotune.cli.loading import trips_of
 from hlotune.schedules.errors import ProgramError
-from tests.cli.test_cli import tune
+from tests.support.commands import tune
 
 LOOPING = """
 import jax, jax.numpy as jnp

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.test_cli import refused, tune
+from tests.cli.test_cli import refused
+from tests.support.commands import tune
 
 PRODUCT = """func.func @main(%x: tensor<64x128xf32>, %w: tensor<128x256xf32>)
     -> tensor<64x256xf32> {

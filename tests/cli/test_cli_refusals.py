@@ -9,7 +9,8 @@ import pytest
 from hlotune.cli.each_variant import for_each
 from hlotune.schedules.errors import ProgramError
 from hlotune.tuning_logs.database import Database
-from tests.cli.test_cli import refused, tune
+from tests.cli.test_cli import refused
+from tests.support.commands import tune
 
 PROGRAM = "examples/mlp.py:model"
 READING = ("ls", "stats", "prune", "check")

@@ -17,7 +17,7 @@ from hlotune.tuning_logs import connection
 from hlotune.tuning_logs.connection import ways_to_read
 from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.migrations import MIGRATIONS, TABLES, version
-from tests.cli.test_cli import tune
+from tests.support.commands import tune
 from tests.support.make_database_fixture import FIXTURES
 from tests.support.recorded import HERE, KERNEL, contents, filled, measured, start
 from tests.support.tree import ROOT
