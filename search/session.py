@@ -22,6 +22,7 @@ from hlotune.schedules.targets.limit import limit_of
 from hlotune.schedules.targets.target import Properties, Target
 from hlotune.search.budget.account import searched_s
 from hlotune.search.budget.budget import DEFAULTS_SHARE, ORACLE_SHARE, Limits, less, needed_s
+from hlotune.search.budget.opening_order import promised
 from hlotune.search.budget.reserve import Reserve
 from hlotune.search.budget.spending import RIVALS_UNTIL, Contest, Decided, Opening, Spending
 from hlotune.search.finals.closing import Closing, Comparing, Verdict, judged, left_out, missed_by
@@ -251,10 +252,10 @@ class Session:
     def _contests(self, tasks: Sequence[Task]) -> tuple[list[Contest], Opening]:
         """The contests whose defaults are timed, and the kernels that wait for that.
 
-        Kernels that the default compiler takes longest for, by the roofline and what it is known to
-        lag behind it, come first.  Where seconds are limited one kernel is
-        timed, so that its batch comes soon, or all that an interrupted run had timed; else all are.
-        Ctrl-C leaves the rest out.
+        Those come first that promise to save most of the program's time for a second of tuning, by
+        their rooflines and what the default compiler is known to lag behind.  Where seconds are
+        limited one kernel is timed, so that its batch comes soon, or all that an interrupted run
+        had timed; else all are.  Ctrl-C leaves the rest out.
         """
         contests: dict[int, Contest] = {}
         opening = Opening()
@@ -270,7 +271,9 @@ class Session:
                 return self._contest_or_none(n, task, recorded[n], before[n])
 
             def turn(task: Task) -> tuple[bool, float]:
-                return before[numbers[task.kernel]] is None, -self._least_s(task) * task.default_lag
+                least_s = self._least_s(task)
+                share = promised(least_s * task.default_lag, least_s, task.weight)
+                return before[numbers[task.kernel]] is None, -share
 
             early_s = DEFAULTS_SHARE * (self.limits.seconds or inf)
             opening = Opening(
@@ -346,15 +349,13 @@ class Session:
         return [t for t in trials if t.candidate.schedule.algorithm != XLA and not is_mishap(t)]
 
     def _least_s(self, task: Task) -> float:
-        """The least time that a kernel takes in one run of the program, by its arithmetic and by
-        its bytes.
-        """
+        """The least time that a call of a kernel takes, by its arithmetic and by its bytes."""
         peaks = self.peaks()
         limit = limit_of(task.flops, task.moved_bytes, task.dtype, self.target, peaks)
         if limit is None:
             return 0.0
         read_s = task.moved_bytes / peaks.read_bytes_per_s
-        return task.weight * max(limit.compute_s, read_s)
+        return max(limit.compute_s, read_s)
 
     def _contest_or_none(
         self, group: int, task: Task, recorded: Sequence[Trial], before_s: float | None
@@ -393,7 +394,8 @@ class Session:
         if checkpoint:
             tuner.resume(*checkpoint, same_run=begun)
         known = tuner.know(recorded) - own_trials(self.database, self.run, task.kernel.key)
-        return Contest(task, tuner, default_time_s, known, timing_s, slow_s, error)
+        least_s = self._least_s(task)
+        return Contest(task, tuner, default_time_s, known, timing_s, slow_s, error, least_s)
 
     def _quick(self, tasks: Sequence[Task], reserve: Reserve) -> Quick:
         """Decides kernels by their first candidates, as long as nothing else needs the time."""

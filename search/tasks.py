@@ -3,8 +3,6 @@
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from math import prod
-from typing import cast
 
 from hlotune.hlo.canonical import graph_of
 from hlotune.hlo.graph import Graph, Op
@@ -23,21 +21,11 @@ from hlotune.schedules.targets.cpu import CpuTarget
 from hlotune.schedules.targets.kinds import CPU, GPU, TPU
 from hlotune.schedules.targets.machine_rates import COMMON
 from hlotune.schedules.targets.target import Kind, Target
+from hlotune.search.default_lag import default_lag
 from hlotune.search.learning.gpu_spaces import guessed_space
 
-MOST_LAG = 30.0
-"""XLA's convolutions in groups of features take longer than plain ones of as much arithmetic, about
-in the number of groups, and those of single channels 30 times as long at least; so do those of a
-window that is larger than the image, 25 to 170 times."""
-WIDE_LAG, WIDE = 6.0, 49
-"""Those of a window of so many taps and of fewer places, as gradients of weights are: two to three
-times on a Zen 4, twenty on a Zen 3."""
-FEATURES_FIRST_LAG = 2.0
-"""Those of images whose channels lie furthest apart."""
 LOOKING_UP = frozenset({"stablehlo.gather", "stablehlo.dynamic_slice"})
 """Operations that read their first operand at places that data decides, and nothing else of it."""
-DEEP_LAG = 5.0
-"""Those of three spatial dimensions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,46 +148,6 @@ def task_of(site: Site, target: Target, numerics: Numerics) -> Task:
     space = searched(compute, target, numerics)
     lag = default_lag(graph)
     return Task(site.kernel, site.label, site.weight, compute, space, default_lag=lag)
-
-
-def default_lag(graph: Graph) -> float:
-    """How many times the roofline of a kernel the default compiler takes, at a guess."""
-    convolutions = (op for op in graph.ops if op.name == "stablehlo.convolution")
-    return max((_lag_of(op, graph) for op in convolutions), default=1.0)
-
-
-def _lag_of(convolution: Op, graph: Graph) -> float:
-    """How many times as long as a plain convolution of as much arithmetic XLA's takes."""
-
-    def ints(name: str) -> Sequence[int]:
-        return cast(Sequence[int], convolution[name])
-
-    if _is_window_larger(convolution, graph):
-        return MOST_LAG
-    window = prod(_extents(convolution, graph, 1, "kernel_spatial_dimensions"))
-    outputs = graph.types[convolution.results[0]].shape
-    places = prod(outputs[d] for d in ints("output_spatial_dimensions"))
-    spatial = len(ints("input_spatial_dimensions"))
-    is_inner = convolution["input_feature_dimension"] != spatial + 1
-    is_wide = window >= WIDE and window > places
-    groups = cast(int, convolution["feature_group_count"]) * cast(
-        int, convolution["batch_group_count"]
-    )
-    lag = float(groups * prod(ints("lhs_dilation")))  # inserted zeros are multiplied as any others
-    lag *= WIDE_LAG if is_wide else FEATURES_FIRST_LAG if is_inner else 1.0
-    return min(lag * (DEEP_LAG if spatial > 2 else 1.0), MOST_LAG)
-
-
-def _extents(convolution: Op, graph: Graph, operand: int, dimensions: str) -> list[int]:
-    shape = graph.types[convolution.operands[operand]].shape
-    return [shape[d] for d in cast(Sequence[int], convolution[dimensions])]
-
-
-def _is_window_larger(convolution: Op, graph: Graph) -> bool:
-    """Whether the window of a convolution is longer than its image somewhere."""
-    image = _extents(convolution, graph, 0, "input_spatial_dimensions")
-    window = _extents(convolution, graph, 1, "kernel_spatial_dimensions")
-    return any(w > i for w, i in zip(window, image, strict=True))
 
 
 def searched(compute: Compute, target: Target, numerics: Numerics = "standard") -> Searched:

@@ -4,12 +4,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hlotune.hlo.graph import numpy_dtype
+from hlotune.hlo.oracle.boxes import pieces
 from hlotune.schedules.dtypes import is_float
 from hlotune.schedules.targets.target import F32Operands
 
@@ -17,6 +19,8 @@ Float = NDArray[np.float64]
 Values = NDArray[Any]
 _FEW = 256
 _PIECE = 1 << 16
+WHOLE_ELEMENTS = 1 << 18
+"""Elementwise functions of so many elements are computed in one piece."""
 _LEAST_NORMAL = (1 << 24) - 1
 """The bits of the least normal f32, without the sign, doubled, less one.  The same of a zero has
 all bits set, and so is not below it.
@@ -167,6 +171,29 @@ def _has_subnormals(values: Values) -> bool:
         if size.size and size.min() < _LEAST_NORMAL:
             return True
     return False
+
+
+def in_pieces(of: Callable[..., Bounded], *operands: Bounded) -> Bounded:
+    """What an elementwise function gives, computed of one piece of its operands after the other,
+    so that what it needs on the way stays in the caches.
+
+    Operands have one shape, or none.
+    """
+    shape: tuple[int, ...] = next((x.shape for x in operands if x.shape), ())
+    if prod(shape) <= WHOLE_ELEMENTS or any(x.shape not in ((), shape) for x in operands):
+        return of(*operands)
+    value, bound, dtype = np.empty(0), no_bound(shape), ""
+    for place in pieces(shape, _PIECE):
+        found = of(*(x[place] if x.shape else x for x in operands))
+        if not dtype:
+            value, dtype = np.empty(shape, found.value.dtype), found.dtype
+        value[place] = found.value
+        if found.is_exact:
+            continue
+        if not bound.flags.writeable:
+            bound = np.zeros(shape)
+        bound[place] = found.bound
+    return Bounded(value, bound, dtype)
 
 
 def joined(

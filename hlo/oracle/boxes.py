@@ -93,3 +93,18 @@ def slabs(shape: tuple[int, ...], limit: int) -> Iterator[Box]:
     full = [(0, n) for n in shape]
     for low in range(0, shape[d], size):
         yield (*full[:d], (low, min(low + size, shape[d])), *full[d + 1 :])
+
+
+def pieces(shape: tuple[int, ...], most: int) -> Iterator[tuple[slice, ...]]:
+    """Cuts all of a tensor along its first dimensions into parts of about `most` elements."""
+    row = prod(shape[1:])
+    if not shape or row * shape[0] <= most:
+        yield ()
+    elif row > most:
+        for place in range(shape[0]):
+            for rest in pieces(shape[1:], most):
+                yield (slice(place, place + 1), *rest)
+    else:
+        step = max(1, most // max(row, 1))
+        for low in range(0, shape[0], step):
+            yield (slice(low, min(low + step, shape[0])),)

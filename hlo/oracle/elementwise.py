@@ -7,7 +7,15 @@ import numpy as np
 
 from hlotune.hlo.graph import Graph, Op, numpy_dtype
 from hlotune.hlo.oracle import floats, integers
-from hlotune.hlo.oracle.bounded import UNKNOWN, Bounded, Values, exact, rounded, settle
+from hlotune.hlo.oracle.bounded import (
+    UNKNOWN,
+    Bounded,
+    Values,
+    exact,
+    in_pieces,
+    rounded,
+    settle,
+)
 from hlotune.hlo.oracle.request import Request, unsupported
 from hlotune.schedules.dtypes import is_float
 
@@ -96,6 +104,10 @@ def _truncated(x: Bounded, dtype: str) -> Bounded:
 
 def apply(op: Op, operands: tuple[Bounded, ...], dtype: str) -> Bounded:
     """One elementwise operation with a result of type `dtype`; shapes broadcast."""
+    return in_pieces(lambda *x: _applied(op, x, dtype), *operands)
+
+
+def _applied(op: Op, operands: tuple[Bounded, ...], dtype: str) -> Bounded:
     name = op.name.partition(".")[2]
     if name == "compare":
         return compare(op, operands)

@@ -43,14 +43,15 @@ def mapped(request: Request) -> tuple[Bounded, ...]:
 
 def while_(request: Request) -> tuple[Bounded, ...]:
     condition, body = request.op.regions
+    of_condition, of_body = captured(request, condition), captured(request, body)
     state = request.operands()
     known = True
     while True:
-        (more,) = run(condition, state, captured(request, condition), request.deadline_s)
+        (more,) = run(condition, state, of_condition, request.deadline_s)
         known = known and more.is_exact
         if not more.value:
             return state if known else unknown(state)
-        state = run(body, state, captured(request, body), request.deadline_s)
+        state = run(body, state, of_body, request.deadline_s)
 
 
 def branch(request: Request) -> tuple[Bounded, ...]:

@@ -20,6 +20,7 @@ from hlotune.hlo.oracle.bounded import (
     Bounded,
     Float,
     Values,
+    in_pieces,
     no_bound,
     quantum,
     settle,
@@ -113,12 +114,15 @@ class Products:
         if not self.floating:
             value = self.value if self.dtype != "i1" else self.value != 0
             return Bounded(value.astype(numpy_dtype(self.dtype)), self.bound, self.dtype)
+        return in_pieces(self._settled, Bounded(self.value, self.bound, self.dtype))
+
+    def _settled(self, sums: Bounded) -> Bounded:
         # NaN is what an unknown factor makes beside a zero.
-        bound = np.where(np.isnan(self.bound), UNKNOWN, self.bound)
+        bound = np.where(np.isnan(sums.bound), UNKNOWN, sums.bound)
         if self.grid is not None:
             digits = PRECISIONS[accumulator(self.dtype)].digits
             bound = np.where(bound <= self.growth * self.grid * 2.0**digits, 0.0, bound)
-        return settle(self.value, bound, self.dtype)
+        return settle(sums.value, bound, self.dtype)
 
 
 def _matmul(a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:

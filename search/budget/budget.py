@@ -1,8 +1,8 @@
 """Shares a budget among the kernels of a program: which kernel gets the next batch, and how large.
 
 These are pure functions of what has been recorded, so that a run that is resumed makes the same
-choices.  All kernels get one batch first, the costliest first; then each batch goes where a second
-of tuning promises to save most of the program's time.
+choices.  All kernels get one batch first; then, as in the order of these, each batch goes where a
+second of tuning promises to save most of the program's time.
 """
 
 import re
@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from math import ceil, isinf
+
+from hlotune.search.budget.opening_order import promised
 
 DEFAULT_BUDGET_S = 300.0
 """The budget of a run that is given neither seconds nor trials."""
@@ -53,6 +55,8 @@ class Item:
     weight: float
     known_best_s: float = float("inf")
     """Best time recorded before the run."""
+    least_s: float = 0.0
+    """What a call takes by the roofline; 0 where nobody knows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +116,7 @@ def next_batch(
     begun = {s.item for s in spent}
     fresh = [k for k in ready if k not in begun]
     if fresh:
-        chosen = max(fresh, key=lambda k: (items[k].default_s * items[k].weight, -k))
+        chosen = max(fresh, key=lambda k: (_promised(items[k]), -k))
         size = batch_size(chosen, len(fresh) + waiting, spent, limits, elapsed_s, final_s)
         return Choice(chosen, size) if size else None
     if limits.trials is None:
@@ -122,6 +126,10 @@ def next_batch(
         if size := batch_size(k, 0, spent, limits, elapsed_s, due_s[k]):
             return Choice(k, size, due_s[k])
     return None
+
+
+def _promised(item: Item) -> float:
+    return promised(item.default_s, item.least_s, item.weight)
 
 
 def trials_of(item: int, spent: Sequence[Spent]) -> int:

@@ -48,10 +48,12 @@ class Contest:
     """The time of the default's slow mode; None where it has one mode, or was timed before."""
     default_error: float = 0.0
     """The error of the default's own result, in units of the tolerance of `standard`."""
+    least_s: float = 0.0
+    """What a call takes by the roofline; 0 where nobody knows."""
 
     @property
     def item(self) -> Item:
-        return Item(self.default_s, self.task.weight, self.tuner.best_s)
+        return Item(self.default_s, self.task.weight, self.tuner.best_s, self.least_s)
 
 
 @dataclass

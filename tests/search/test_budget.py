@@ -41,6 +41,13 @@ def chosen(*history: Spent, limits: Limits = PLENTY, elapsed_s: float = 0) -> in
     return None if choice is None else choice.item
 
 
+def test_of_fresh_kernels_one_that_runs_often_comes_before_a_long_one_at_its_limit() -> None:
+    head, in_a_loop = Item(90e-3, 1, least_s=85e-3), Item(1e-3, 50, least_s=0.3e-3)
+    choice = next_batch((head, in_a_loop), (), Limits(seconds=45.0), 0.0)
+    assert choice is not None
+    assert choice.item == 1
+
+
 def test_every_kernel_gets_a_first_batch_the_costliest_first() -> None:
     history: tuple[Spent, ...] = ()
     order = []

@@ -1,0 +1,93 @@
+"""How far the default compiler lags behind what the machine could do, at a guess, by the kernel's
+text alone: which kernels are opened first hangs on it.
+"""
+
+from collections.abc import Sequence
+from math import prod
+from typing import cast
+
+from hlotune.hlo.graph import Graph, Op
+
+CONVOLUTION, PRODUCT = "stablehlo.convolution", "stablehlo.dot_general"
+PLAIN_LAG = 2.0
+"""XLA's plain convolutions take about so many times their roofline."""
+MOST_LAG = 30.0
+"""Those in groups of features take longer than plain ones of as much arithmetic, about in the
+number of groups, and those of single channels 30 times as long at least; so do those of a window
+that is larger than the image, 25 to 170 times."""
+WIDE_LAG, WIDE = 6.0, 49
+"""Those of a window of so many taps and of fewer places, as gradients of weights are: two to three
+times as long as plain ones on a Zen 4, twenty on a Zen 3."""
+FEATURES_FIRST_LAG = 2.0
+"""Those of images whose channels lie furthest apart."""
+DEEP_LAG = 5.0
+"""Those of three spatial dimensions."""
+PRODUCT_LAG = 1.15
+"""XLA's products of f32 are near the peak themselves, and those of single rows near the memory."""
+FEW_ROWS_LAG, FEW_ROWS = 4.0, 48
+"""Those of up to so many rows, and more than one, put the other matrix into an order of their own,
+which takes longer than the arithmetic."""
+NARROW_LAG = 2.5
+"""Products of other types: XLA widens them."""
+SEVERAL_LAG = 4.0
+"""Several products in one kernel, as of attention, between which XLA writes all of a large result.
+"""
+OTHER_LAG = 1.5
+"""Kernels without products: elementwise operations and reductions."""
+
+
+def default_lag(graph: Graph) -> float:
+    """How many times the roofline of a kernel the default compiler takes, at a guess."""
+    if convolutions := [op for op in graph.ops if op.name == CONVOLUTION]:
+        return max(_of_convolution(op, graph) for op in convolutions)
+    products = [op for op in graph.ops if op.name == PRODUCT]
+    if not products:
+        return OTHER_LAG
+    lag = max(_of_product(op, graph) for op in products)
+    return max(lag, SEVERAL_LAG) if len(products) > 1 else lag
+
+
+def _of_product(product: Op, graph: Graph) -> float:
+    left, right = (graph.types[v] for v in product.operands)
+    names = ("lhs_batching_dimensions", "rhs_contracting_dimensions", "lhs_contracting_dimensions")
+    batch, right_terms, left_terms = (cast(Sequence[int], product[n]) for n in names)
+    pages = prod(left.shape[d] for d in batch)
+    rows = left.elements // max(1, pages * prod(left.shape[d] for d in left_terms))
+    columns = right.elements // max(1, pages * prod(right.shape[d] for d in right_terms))
+    if 1 < min(rows, columns) <= FEW_ROWS:
+        return FEW_ROWS_LAG
+    return PRODUCT_LAG if left.dtype in ("f32", "f64") else NARROW_LAG
+
+
+def _of_convolution(convolution: Op, graph: Graph) -> float:
+    """Inserted zeros are multiplied as any others."""
+
+    def ints(name: str) -> Sequence[int]:
+        return cast(Sequence[int], convolution[name])
+
+    if _is_window_larger(convolution, graph):
+        return MOST_LAG
+    window = prod(_extents(convolution, graph, 1, "kernel_spatial_dimensions"))
+    outputs = graph.types[convolution.results[0]].shape
+    places = prod(outputs[d] for d in ints("output_spatial_dimensions"))
+    spatial = len(ints("input_spatial_dimensions"))
+    is_inner = convolution["input_feature_dimension"] != spatial + 1
+    is_wide = window >= WIDE and window > places
+    groups = cast(int, convolution["feature_group_count"]) * cast(
+        int, convolution["batch_group_count"]
+    )
+    lag = PLAIN_LAG * groups * prod(ints("lhs_dilation"))
+    lag *= WIDE_LAG if is_wide else FEATURES_FIRST_LAG if is_inner else 1.0
+    return min(lag * (DEEP_LAG if spatial > 2 else 1.0), MOST_LAG)
+
+
+def _extents(convolution: Op, graph: Graph, operand: int, dimensions: str) -> list[int]:
+    shape = graph.types[convolution.operands[operand]].shape
+    return [shape[d] for d in cast(Sequence[int], convolution[dimensions])]
+
+
+def _is_window_larger(convolution: Op, graph: Graph) -> bool:
+    """Whether the window of a convolution is longer than its image somewhere."""
+    image = _extents(convolution, graph, 0, "input_spatial_dimensions")
+    window = _extents(convolution, graph, 1, "kernel_spatial_dimensions")
+    return any(w > i for w, i in zip(window, image, strict=True))

@@ -1,0 +1,60 @@
+"""Kernels that promise most for a second of tuning are opened first."""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from hlotune.hlo.canonical import graph_of
+from hlotune.hlo.frontends.program import load
+from hlotune.hlo.sites.sites import sites
+from hlotune.search.budget.opening_order import CALLS, FIXED_S, LONG_S, cost_s, promised
+from hlotune.search.default_lag import (
+    FEW_ROWS_LAG,
+    NARROW_LAG,
+    OTHER_LAG,
+    PRODUCT_LAG,
+    SEVERAL_LAG,
+    default_lag,
+)
+
+
+def test_a_small_product_in_a_loop_comes_before_a_huge_one_that_is_near_its_limit() -> None:
+    in_a_loop = promised(1e-3, least_s=0.25e-3, weight=128)
+    head = promised(90e-3, least_s=70e-3, weight=1)
+    assert in_a_loop > 10 * head > 0
+
+
+def test_of_two_kernels_that_cost_as_much_the_one_that_saves_more_comes_first() -> None:
+    assert promised(2e-3, 1e-3, weight=2) > promised(2e-3, 1e-3, weight=1)
+    assert promised(4e-3, 1e-3, weight=1) > promised(4e-3, 2e-3, weight=1)
+
+
+def test_a_default_that_is_at_its_limit_promises_little_and_more_where_it_takes_longer() -> None:
+    assert 0 < promised(1e-3, 1e-3, weight=1) < promised(2e-3, 2e-3, weight=1)
+
+
+def test_a_kernel_costs_more_the_longer_its_calls_and_long_calls_are_made_less_often() -> None:
+    assert cost_s(0.0) == FIXED_S
+    assert cost_s(0.1) == pytest.approx(FIXED_S + CALLS * 0.1)
+    assert CALLS * LONG_S < cost_s(10.0) < CALLS * 10.0
+
+
+def test_products_of_few_rows_of_narrow_types_and_several_in_one_kernel_lag_behind() -> None:
+    def product(rows: int, dtype: str = "float32") -> float:
+        return lag(jnp.matmul, jnp.ones((rows, 512), dtype), jnp.ones((512, 2048), dtype))
+
+    def attended(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
+        return jax.nn.softmax(q @ k.T) @ v
+
+    assert product(20) == FEW_ROWS_LAG
+    assert [product(1), product(1280)] == [PRODUCT_LAG] * 2
+    assert product(1280, "bfloat16") == NARROW_LAG
+    assert lag(attended, *[jnp.ones((128, 64))] * 3) == SEVERAL_LAG
+    assert lag(lambda x: jnp.exp(x) + 1, jnp.ones((512, 512))) == OTHER_LAG
+
+
+def lag(function: Callable[..., jax.Array], *arguments: jax.Array) -> float:
+    """How far XLA is expected to lag behind in the first kernel of a function."""
+    return default_lag(graph_of(sites(load(function, *arguments))[0].kernel))
