@@ -167,7 +167,7 @@ def test_arrays_say_what_nests_say(case: Case) -> None:
 
 
 @given(in_tiles(AMX), seeds)
-@settings(max_examples=20)
+@settings(max_examples=10)
 def test_arrays_say_what_nests_say_of_any_contraction(drawn: Drawn, seed: int) -> None:
     found = space(drawn.case)
     binds(drawn.case, found, found.sample(12, np.random.default_rng(seed)))

@@ -189,7 +189,7 @@ def work(nest: LoopNest | None) -> tuple[tuple[int, str], ...]:
 @pytest.mark.parametrize("name", SMALL)
 def test_equal_nests_have_equal_digests_and_different_work_has_different_ones(name: str) -> None:
     space, rng = space_of(name), np.random.default_rng(3)
-    configs = space.sample(200, rng)
+    configs = space.sample(80, rng)
     configs = np.concatenate(
         [configs, space.neighbours(configs, rng), space.neighbours(configs, rng)]
     )
@@ -315,6 +315,6 @@ def test_the_same_seed_proposes_the_same_in_every_process() -> None:
             [sys.executable, "-c", PROPOSALS], cwd=ROOT, check=True, capture_output=True,
             env=os.environ | {"PYTHONHASHSEED": seed, "JAX_PLATFORMS": "cpu"},
         ).stdout
-        for seed in ("1", "2", "3")
+        for seed in ("1", "2")
     }  # fmt: skip
     assert len(found) == 1
