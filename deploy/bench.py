@@ -7,7 +7,7 @@ in every call of both.
 
 import math
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from statistics import median
 from typing import Any
@@ -15,11 +15,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hlotune.deploy.accuracy import Accuracy, Judge
+from hlotune.deploy.accuracy import (
+    Accuracy,
+    Inputs,
+    Judge,
+    called_once,
+    example_inputs,
+    tame_inputs,
+    to_give_away,
+)
 from hlotune.deploy.apply import Explanation, TunedFunction
 from hlotune.deploy.bisection import SHORTFALL, Shortfall, culprits, shortfalls
-from hlotune.deploy.flat_calls import called_once, to_give_away
-from hlotune.deploy.inputs import Inputs, example_inputs, tame_inputs
 from hlotune.deploy.replacement import Replacement, assembled
 from hlotune.deploy.timer import SAMPLE_S, Function, Timer
 from hlotune.hlo.calling.callable import jitted
@@ -195,13 +201,29 @@ def prepared(
         program=program,
         default=default,
         inputs=sets[0],
-        judges=tuple(
-            Judge.of(program, default, x, oracle_limit_s / len(sets), _f32_operands(target))
-            for x in sets
-        ),
+        judges=tuple(_judges(program, default, sets, oracle_limit_s, _f32_operands(target))),
         compile_s=compile_s,
         call_s=call_s,
     )
+
+
+def _judges(
+    program: Program,
+    default: Function,
+    sets: Sequence[Inputs],
+    oracle_limit_s: float,
+    f32_operands: F32Operands,
+) -> Iterator[Judge]:
+    """One judge a set of inputs.  The oracle has for each what those before it left of its time, or
+    nothing where that is less than one of them took: it would not get through.
+    """
+    left_s = oracle_limit_s
+    for inputs in sets:
+        start_s = time.perf_counter()
+        judge = Judge.of(program, default, inputs, left_s, f32_operands)
+        took_s = time.perf_counter() - start_s
+        left_s = left_s - took_s if left_s >= 2 * took_s else 0.0
+        yield judge
 
 
 def _f32_operands(target: Target | None) -> F32Operands:
@@ -313,9 +335,8 @@ def checked(
     Raises:
         WrongResult: a tuned result is wrong; the message names the sites to blame.
     """
-    rounded, limit_s = _f32_operands(tuned.target), oracle_limit_s / len(sets)
-    each = (Judge.of(program, default, x, limit_s, rounded) for x in sets)
-    return judged(tuned, each)
+    rounded = _f32_operands(tuned.target)
+    return judged(tuned, _judges(program, default, sets, oracle_limit_s, rounded))
 
 
 def judged(tuned: TunedFunction, judges: Iterable[Judge]) -> tuple[Accuracy, ...]:
