@@ -17,9 +17,9 @@ from benchmarks.command import RECORDED, command
 from benchmarks.own_runs import Run, once, place
 from benchmarks.results import Table, conditions, milliseconds, publish
 from hlotune.cli.progress import watching
-from hlotune.deploy.accuracy import tame_inputs
 from hlotune.deploy.apply import apply
 from hlotune.deploy.bench import checked
+from hlotune.deploy.inputs import tame_inputs
 from hlotune.deploy.timer import Timer
 from hlotune.hlo.calling.callable import jitted
 from hlotune.hlo.frontends.program import Program, load

@@ -16,7 +16,8 @@ import jax
 import numpy as np
 
 from benchmarks.command import command
-from hlotune.deploy.accuracy import called, example_inputs
+from hlotune.deploy.flat_calls import called
+from hlotune.deploy.inputs import example_inputs
 from hlotune.hlo.calling.callable import jitted
 from hlotune.hlo.canonical import graph_of
 from hlotune.hlo.frontends.program import load

@@ -18,7 +18,8 @@ LIMIT_S = 10.0
 def answer(request: dict[str, Any]) -> dict[str, Any]:
     """What a program does with some options: both sides timed in pairs, or why it failed."""
     from hlotune.cli.devices import asked_for
-    from hlotune.deploy.accuracy import Judge, tame_inputs
+    from hlotune.deploy.accuracy import Judge
+    from hlotune.deploy.inputs import tame_inputs
     from hlotune.deploy.timer import Timer
     from hlotune.hlo.calling.callable import jitted
     from hlotune.measure.machine.devices import target_here

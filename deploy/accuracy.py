@@ -8,21 +8,20 @@ Random inputs are drawn at falling scales until the default's results are finite
 NaNs compare with nothing.  Every verdict says what share of the elements it rests on.
 """
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from functools import cache, partial
 from math import inf, nan
-from typing import Any, Literal
+from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
+from hlotune.deploy.flat_calls import called
+from hlotune.deploy.inputs import Inputs, example_inputs, results_of
+from hlotune.deploy.plain_values import finite, plain
 from hlotune.hlo.calling.callable import jitted
-from hlotune.hlo.calling.keys import numbers_of
 from hlotune.hlo.frontends.program import Program
 from hlotune.hlo.graph import Graph, Op, TensorType, needed
 from hlotune.hlo.oracle import (
@@ -35,10 +34,9 @@ from hlotune.hlo.oracle import (
     gaps,
     rounding,
 )
-from hlotune.measure.verification.inputs import draw
 from hlotune.measure.verification.verify import TOLERANCE
 from hlotune.schedules.dtypes import is_float
-from hlotune.schedules.errors import ProgramError, UnsupportedKernel
+from hlotune.schedules.errors import UnsupportedKernel
 from hlotune.schedules.numerics import Numerics
 from hlotune.schedules.targets.target import F32Operands
 
@@ -49,10 +47,6 @@ MOST_ERROR = 0.1
 """No result may be further off than this, whatever the default does."""
 USEFUL = 0.05
 """A bound is of use where, beside typical values, it is not larger."""
-SCALES = (1.0, 0.5, 0.25, 0.1, 0.03, 0.01)
-"""Scales that typical random values are multiplied by, the largest first: deep programs let large
-values grow until they overflow.
-"""
 EPS: dict[str, float] = {
     "f64": 2.0**-53, "f32": 2.0**-24, "bf16": 2.0**-8, "f16": 2.0**-11,
     "complex<f64>": 2.0**-53, "complex<f32>": 2.0**-24,
@@ -61,18 +55,6 @@ EPS: dict[str, float] = {
     "f4E2M1FN": 2.0**-2,
 }  # fmt: skip
 """Half the distance between neighbours at 1."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Inputs:
-    """Values for the arguments of a program, flat."""
-
-    name: Literal["example", "random"]
-    values: tuple[Array, ...]
-    drawn: tuple[int, ...] = ()
-    """Positions that were drawn at random: an example may have no values, or nothing but zeros."""
-    results: tuple[Array, ...] | None = None
-    """What the default makes of them, where it was called to find them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,123 +88,6 @@ class Accuracy:
             k: None if isinstance(v, float) and not np.isfinite(v) else v
             for k, v in asdict(self).items()
         }
-
-
-def tame_inputs(
-    program: Program,
-    default: Callable[..., Any],
-    seed: int = 0,
-    limit_s: float = inf,
-    known: Inputs | None = None,
-    call_s: float = 0.0,
-) -> tuple[Inputs, ...]:
-    """Example and random inputs, their random values so large as leaves the results finite.
-
-    Of a program whose weights lie beside its module the example alone: both sets have its weights,
-    and the oracle takes seconds for each.  After `limit_s` seconds no further scale of a set is
-    tried; random inputs for which none was found by then are left out, as what overflows on the
-    way tells nothing of the rest.  Where one call takes longer than that, by `call_s`, none are
-    tried.  `known` are the example inputs with what the default makes of them, where it was called
-    with them before.
-    """
-    alone = bool(program.weights) or call_s > max(0.0, limit_s)
-    makes = (example_inputs,) if alone else (example_inputs, random_inputs)
-    found = [
-        _tame(program, default, partial(make, program, seed), limit_s, first)
-        for make, first in zip(makes, (known, None), strict=False)
-    ]
-    return (found[0][0], *(inputs for inputs, is_tame in found[1:] if is_tame))
-
-
-def _tame(
-    program: Program,
-    default: Callable[..., Any],
-    make: Callable[[float], Inputs],
-    limit_s: float,
-    first: Inputs | None = None,
-) -> tuple[Inputs, bool]:
-    """The largest scale at which the default's results are all finite, else most of them; and
-    False where time was up before all scales were tried.  `first` are the inputs of the first scale
-    where they are made already.
-    """
-    best, most, end_s = first or make(SCALES[0]), -1.0, time.monotonic() + limit_s
-    for scale in SCALES if best.drawn else ():
-        inputs = best if scale == SCALES[0] else make(scale)
-        results = inputs.results or _results(program, default, inputs)
-        known = [_finite(r) for r in results]
-        finite = sum(int(k.sum()) for k in known) / max(1, sum(k.size for k in known))
-        if finite > most:
-            best, most = replace(inputs, results=results), finite
-        if most == 1 or scale == SCALES[-1]:
-            break
-        if time.monotonic() > end_s:
-            return best, False
-    return best, True
-
-
-def _results(program: Program, default: Callable[..., Any], inputs: Inputs) -> tuple[Array, ...]:
-    return tuple(np.asarray(x) for x in called(program, default, inputs.values))
-
-
-def example_inputs(program: Program, seed: int = 0, scale: float = 1.0) -> Inputs:
-    """What the program was loaded with; random where that is missing, or zeros."""
-    drawn = draw(program.graph, "normal", np.random.default_rng([seed, 1]), scale)
-    leaves = jax.tree.leaves(program.example_args or ())
-    if not leaves:
-        return Inputs("example", drawn, tuple(range(len(drawn))))
-    kept = [None if _says_nothing(x) else np.asarray(x) for x in leaves]
-    values = tuple(d if k is None else k for k, d in zip(kept, drawn, strict=True))
-    return Inputs("example", values, tuple(i for i, k in enumerate(kept) if k is None))
-
-
-def random_inputs(program: Program, seed: int = 0, scale: float = 1.0) -> Inputs:
-    drawn = draw(program.graph, "normal", np.random.default_rng([seed, 2]), scale)
-    return Inputs("random", drawn, tuple(range(len(drawn))))
-
-
-def _says_nothing(leaf: Any) -> bool:
-    """Whether an example is a shape only, or an array of zeros."""
-    if isinstance(leaf, jax.ShapeDtypeStruct):
-        return True
-    array = np.asarray(leaf)
-    return array.dtype.kind not in "biu" and array.size > 1 and not np.any(array)
-
-
-def called(program: Program, function: Callable[..., Any], values: Sequence[Any]) -> list[Any]:
-    """Calls a program's function on flat arguments, and flattens what it gives.
-
-    What the program donates is copied first, so that a caller's values stay.
-
-    Raises ProgramError where XLA does not compile the program, or it fails as it runs.
-    """
-    return called_once(program, function, to_give_away(program, values))
-
-
-def to_give_away(program: Program, values: Sequence[Any]) -> list[Any]:
-    """Flat arguments for one call: copies of those that the program donates."""
-    if not program.donated:
-        return list(values)
-    with jax.enable_x64(True):
-        return [
-            jnp.array(x, copy=True).block_until_ready() if k in program.donated else x
-            for k, x in enumerate(values)
-        ]
-
-
-def called_once(program: Program, function: Callable[..., Any], values: Sequence[Any]) -> list[Any]:
-    """Does what `called` does, with values that are lost where the program donates them."""
-    arguments: Sequence[Any] = values
-    named: dict[str, Any] = {}
-    if program.in_tree is not None:
-        arguments, named = jax.tree.unflatten(program.in_tree, values)
-    try:
-        return [numbers_of(x) for x in jax.tree.leaves(function(*arguments, **named))]
-    except jax.errors.JaxRuntimeError as error:
-        said = next((line for line in str(error).splitlines() if line.strip()), "nothing")
-        raise ProgramError(
-            f"expected a program that XLA compiles and runs here, got {program.name}, at which it "
-            f"says: {said[:300]}; leave out the operation that it names"
-        ) from error
 
 
 def require_known_calls(program: Program) -> None:
@@ -264,7 +129,7 @@ class Judge:
         """`f32_operands` says to what the default's device rounds f32 operands of products."""
         results = inputs.results
         if results is None:
-            results = _results(program, default, inputs)
+            results = results_of(program, default, inputs)
         expected = partial(
             expected_results, program.graph, inputs.values, oracle_limit_s, f32_operands
         )
@@ -308,13 +173,13 @@ class Judge:
             masked, _ = self._masked(k, reference)
             mismatch = compare(masked, default, factor=TOLERANCE["standard"], exact=False)
             return str(mismatch) if mismatch else None
-        known = _finite(reference.value) & _finite(default)
+        known = finite(reference.value) & finite(default)
         error = relative_error(reference.value[known], default[known])
         return f"relative error {error:.3g}" if error > MOST_ERROR else None
 
     def _masked(self, k: int, reference: Reference) -> tuple[Reference, Array]:
         """The reference without a bound where values are no numbers; what is left to compare."""
-        known = _finite(reference.value) & _finite(self.default[k])
+        known = finite(reference.value) & finite(self.default[k])
         if reference.bound is None:
             return reference, known
         masked = reference.value == self.default[k]  # infinities on purpose are to be kept
@@ -330,7 +195,7 @@ class Judge:
             if isinstance(reference, Gap)
             else self._against_either(k, reference, kind, got, numerics)
         )
-        lost = int((_finite(self.default[k]) & ~_finite(got)).sum())
+        lost = int((finite(self.default[k]) & ~finite(got)).sum())
         if lost and not verdict.wrong:
             return replace(verdict, wrong=f"{lost} elements not finite where the default's are")
         return verdict
@@ -351,7 +216,7 @@ class Judge:
     def _against_oracle(
         self, k: int, reference: Reference, kind: TensorType, got: Array, numerics: Numerics
     ) -> Accuracy:
-        known = _finite(reference.value) & _finite(self.default[k])
+        known = finite(reference.value) & finite(self.default[k])
         bounded = not is_float(kind.dtype) or is_useful(reference, TOLERANCE[numerics])
         if bounded:
             reference, known = self._masked(k, reference)
@@ -369,7 +234,7 @@ class Judge:
     def _against_default(
         self, k: int, kind: TensorType, got: Array, numerics: Numerics
     ) -> Accuracy:
-        expected, known = plain(self.default[k]), _finite(self.default[k])
+        expected, known = plain(self.default[k]), finite(self.default[k])
         error = relative_error(expected[known], plain(got)[known])
         most = allowed(kind.dtype, 0.0, numerics) * np.sqrt(len(self.program.graph.ops))
         wrong = f"relative error {error:.3g} to the default's result" if error > most else None
@@ -439,20 +304,6 @@ def relative_error(expected: Array, got: Array) -> float:
         most = np.abs(want).max() or 1.0  # squares of large values would overflow
         off, size = np.linalg.norm((have - want) / most), np.linalg.norm(want / most)
         return float(off / size) if size else float(np.inf if off else 0.0)
-
-
-def plain(values: Array) -> NDArray[np.float64]:
-    """Values as doubles; of complex ones real and imaginary parts beside each other, on a last axis
-    of two."""
-    if values.dtype.kind == "c":
-        return np.stack((values.real, values.imag), -1).astype(np.float64)
-    return values.astype(np.float64)
-
-
-def _finite(values: Array) -> NDArray[np.bool_]:
-    if values.dtype in (np.float32, np.float64):
-        return np.isfinite(values)  # without a copy: results may be large
-    return np.isfinite(plain(values))
 
 
 def is_useful(reference: Reference, factor: float) -> bool:

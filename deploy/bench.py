@@ -15,17 +15,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hlotune.deploy.accuracy import (
-    Accuracy,
-    Inputs,
-    Judge,
-    called_once,
-    example_inputs,
-    tame_inputs,
-    to_give_away,
-)
+from hlotune.deploy.accuracy import Accuracy, Judge
 from hlotune.deploy.apply import Explanation, TunedFunction
 from hlotune.deploy.bisection import SHORTFALL, Shortfall, culprits, shortfalls
+from hlotune.deploy.flat_calls import called_once, to_give_away
+from hlotune.deploy.inputs import Inputs, example_inputs, tame_inputs
 from hlotune.deploy.replacement import Replacement, assembled
 from hlotune.deploy.timer import SAMPLE_S, Function, Timer
 from hlotune.hlo.calling.callable import jitted

@@ -2,7 +2,8 @@
 
 import time
 
-from hlotune.deploy.accuracy import called, example_inputs
+from hlotune.deploy.flat_calls import called
+from hlotune.deploy.inputs import example_inputs
 from hlotune.deploy.timer import Function
 from hlotune.hlo.calling.callable import jitted
 from hlotune.hlo.frontends.program import Program

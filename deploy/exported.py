@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from hlotune.deploy.accuracy import Accuracy, Judge, tame_inputs
+from hlotune.deploy.accuracy import Accuracy, Judge
 from hlotune.deploy.bench import ORACLE_S
+from hlotune.deploy.inputs import tame_inputs
 from hlotune.deploy.rivals.contest import arrays_of, verdicts, written
 from hlotune.deploy.rivals.process import RivalError, RivalProcess
 from hlotune.deploy.rivals.runtimes import RUNTIMES, Runtime

@@ -8,7 +8,8 @@ from typing import Any
 
 import jax
 
-from hlotune.deploy.accuracy import Inputs, called_once, to_give_away
+from hlotune.deploy.flat_calls import called_once, to_give_away
+from hlotune.deploy.inputs import Inputs
 from hlotune.hlo.calling.callable import device_of
 from hlotune.hlo.frontends.program import Program
 from hlotune.measure.machine.affinity import pinned

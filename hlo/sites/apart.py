@@ -20,7 +20,7 @@ from hlotune.hlo.sites.fusible import (
     terms_written_out,
 )
 from hlotune.hlo.to_compute.contractions import numbers
-from hlotune.hlo.to_compute.group_stages import CHEAP
+from hlotune.hlo.to_compute.kept_values import CHEAP
 from hlotune.hlo.to_compute.updates import UPDATES
 
 MOST_REPEATED = 32

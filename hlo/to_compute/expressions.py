@@ -15,6 +15,7 @@ import numpy as np
 
 from hlotune.hlo.graph import Graph, Literal, Op, numpy_dtype
 from hlotune.hlo.to_compute.contractions import numbers
+from hlotune.hlo.to_compute.conversions import converted, rounded, short_name, unsupported, widened
 from hlotune.hlo.to_compute.index_maps import Index, reshape_index, unravel
 from hlotune.hlo.to_compute.indexed import operand_places, update_places
 from hlotune.hlo.to_compute.updates import UPDATES, box_start, updates
@@ -46,47 +47,6 @@ INDEXED = frozenset({"gather", "dynamic_slice"})
 VIEWS = frozenset({"reshape", "transpose", "broadcast_in_dim", "reverse", "slice"})
 OPERATIONS_LIMIT = 4096
 """Expressions are trees: values used twice double them, and kernels of this size are not fast."""
-
-
-def short_name(op: Op) -> str:
-    """`add` of `stablehlo.add`."""
-    return op.name.partition(".")[2]
-
-
-def unsupported(op: Op) -> UnsupportedKernel:
-    return UnsupportedKernel(
-        f"expected elementwise operations, reductions, and one dot_general or convolution, got "
-        f"{op.name}; the kernel stays with the default compiler"
-    )
-
-
-def widened(expr: Expr) -> Expr:
-    return converted(expr, accumulator(expr.dtype))
-
-
-def converted(expr: Expr, dtype: str) -> Expr:
-    """The expression in another type; a rounding that this would undo is kept."""
-    if expr.dtype == dtype:
-        return expr
-    if isinstance(expr, Const):
-        with np.errstate(over="ignore"):  # what f16 cannot hold is an infinity
-            value = np.asarray(expr.value, numpy_dtype(expr.dtype)).astype(numpy_dtype(dtype))
-        return Const(value.astype(numpy_dtype(accumulator(dtype))).item(), dtype)
-    if dtype == "i1":
-        return Apply("compare_NE", (expr, Const(0, expr.dtype)), "i1")
-    return Apply("convert", (expr,), dtype)
-
-
-def rounded(expr: Expr, dtype: str) -> Expr:
-    """A computed value as the program's narrow type holds it, still in f32."""
-    return widened(narrowed(expr, dtype)) if accumulator(dtype) == expr.dtype else expr
-
-
-def narrowed(expr: Expr, dtype: str) -> Expr:
-    """A wide expression as a value of `dtype`; where it is one of these widened, that."""
-    if isinstance(expr, Apply) and expr == widened(expr.args[0]) and expr.args[0].dtype == dtype:
-        return expr.args[0]
-    return converted(expr, dtype)
 
 
 @dataclass(frozen=True, slots=True)

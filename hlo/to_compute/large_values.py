@@ -9,7 +9,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from hlotune.hlo.graph import Graph
-from hlotune.hlo.to_compute.expressions import ELEMENTWISE, short_name
+from hlotune.hlo.to_compute.conversions import short_name
+from hlotune.hlo.to_compute.expressions import ELEMENTWISE
 
 LARGEST_EXPRESSION = 1024
 """The most operations for one element; an operation that is used twice counts twice.  Values over

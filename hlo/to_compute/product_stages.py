@@ -7,7 +7,8 @@ from typing import Protocol
 from hlotune.hlo.graph import Graph, Op
 from hlotune.hlo.to_compute.assembly import identity
 from hlotune.hlo.to_compute.contractions import contraction
-from hlotune.hlo.to_compute.expressions import Reader, converted, narrowed
+from hlotune.hlo.to_compute.conversions import converted, narrowed
+from hlotune.hlo.to_compute.expressions import Reader
 from hlotune.hlo.to_compute.index_maps import Domain
 from hlotune.schedules.dtypes import accumulator
 from hlotune.schedules.ir.compute import Axis, Stage, Store

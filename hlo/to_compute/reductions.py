@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from hlotune.hlo.graph import Graph, Literal, Op, numpy_dtype
 from hlotune.hlo.oracle import evaluate
 from hlotune.hlo.to_compute.contractions import numbers
-from hlotune.hlo.to_compute.expressions import ELEMENTWISE, converted, direction, short_name
+from hlotune.hlo.to_compute.conversions import converted, short_name
+from hlotune.hlo.to_compute.expressions import ELEMENTWISE, direction
 from hlotune.schedules.dtypes import accumulator, is_float, is_unsigned
 from hlotune.schedules.errors import UnsupportedKernel
 from hlotune.schedules.ir.expr import Apply, Const, Expr, Given

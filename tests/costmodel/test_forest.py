@@ -1,5 +1,6 @@
 """Trees that are asked by machine code of our own say the very numbers that xgboost says."""
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -130,10 +131,17 @@ def test_forests_as_one_say_the_weighted_sum_of_what_they_say() -> None:
     )
 
 
+@cache
+def taught() -> Trees:
+    """Offline trees that have learned; nobody teaches them more."""
+    model = Trees("offline")
+    model.fit(*kernels(900, groups=6))
+    return model
+
+
 def test_offline_trees_on_both_are_the_mean_of_forests_of_equal_spreads(tmp_path: Path) -> None:
     told = kernels(900, groups=6)
-    together, alone = Trees("offline"), Trees("offline")
-    together.fit(*told)
+    together, alone = taught(), Trees("offline")
     alone._members = TOGETHER[:1]
     alone.fit(*told)
     together.save(tmp_path / "trees.npz")
@@ -147,17 +155,14 @@ def test_offline_trees_on_both_are_the_mean_of_forests_of_equal_spreads(tmp_path
 
 
 def test_forests_that_grow_together_on_a_loaded_model_have_its_trees_once(tmp_path: Path) -> None:
-    told, more = kernels(900, groups=6), kernels(900, seed=5, groups=6)
-    taught = Trees("offline")
-    taught.fit(*told)
-    taught.save(tmp_path / "trees.npz")
+    taught().save(tmp_path / "trees.npz")
     pupil = Trees("offline")
     pupil.load(tmp_path / "trees.npz")
-    pupil.fit(*more)
-    most = rounds_of(taught) + len(TOGETHER) * GROWTH["offline"].rounds
-    assert rounds_of(taught) < rounds_of(pupil) <= most
+    pupil.fit(*kernels(900, seed=5, groups=6))
+    most = rounds_of(taught()) + len(TOGETHER) * GROWTH["offline"].rounds
+    assert rounds_of(taught()) < rounds_of(pupil) <= most
     rows, scores, _ = kernels(500, seed=9)
-    quality = [spearman(scores, m.predict(rows)) for m in (taught, pupil)]
+    quality = [spearman(scores, m.predict(rows)) for m in (taught(), pupil)]
     assert quality[1] > quality[0] - 0.02
 
 

@@ -11,15 +11,9 @@ import numpy as np
 import pytest
 
 from hlotune.cli.main import run_command
-from hlotune.deploy.accuracy import (
-    SCALES,
-    Judge,
-    called,
-    example_inputs,
-    random_inputs,
-    require_known_calls,
-    tame_inputs,
-)
+from hlotune.deploy.accuracy import Judge, require_known_calls
+from hlotune.deploy.flat_calls import called
+from hlotune.deploy.inputs import SCALES, example_inputs, random_inputs, tame_inputs
 from hlotune.hlo.calling.callable import jitted
 from hlotune.hlo.frontends.program import Program, load
 from hlotune.schedules.errors import ProgramError

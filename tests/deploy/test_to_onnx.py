@@ -12,7 +12,7 @@ import pytest
 from jax import lax
 from onnx.reference import ReferenceEvaluator
 
-from hlotune.deploy.accuracy import example_inputs
+from hlotune.deploy.inputs import example_inputs
 from hlotune.deploy.to_onnx import model as written
 from hlotune.deploy.to_onnx.model import input_names, model_of, save
 from hlotune.hlo.calling.callable import jitted

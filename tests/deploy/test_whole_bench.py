@@ -12,10 +12,10 @@ import pytest
 
 from hlotune.deploy import accuracy
 from hlotune.deploy import bench as benching
-from hlotune.deploy.accuracy import example_inputs
 from hlotune.deploy.apply import Explanation, TunedFunction
 from hlotune.deploy.bench import Prepared, bench, checked, compared
 from hlotune.deploy.bisection import MOST_SEARCHED, culprits, shortfalls
+from hlotune.deploy.inputs import example_inputs
 from hlotune.deploy.replacement import Replacement, assembled
 from hlotune.hlo.frontends.program import Program, load
 from hlotune.hlo.sites.sites import Site, sites

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from hlotune import apply, tune
-from hlotune.deploy.accuracy import example_inputs, expected_results, relative_error
+from hlotune.deploy.accuracy import expected_results, relative_error
+from hlotune.deploy.inputs import example_inputs
 from hlotune.hlo.calling.callable import jitted
 from hlotune.hlo.frontends.program import load
 from hlotune.hlo.oracle.comparison import Reference

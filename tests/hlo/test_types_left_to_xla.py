@@ -8,7 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hlotune.deploy.accuracy import Judge, example_inputs, random_inputs
+from hlotune.deploy.accuracy import Judge
+from hlotune.deploy.inputs import example_inputs, random_inputs
 from hlotune.hlo.calling.callable import jitted
 from hlotune.hlo.frontends.program import Program, load
 from hlotune.hlo.oracle import Gap, gaps

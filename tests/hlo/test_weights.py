@@ -7,8 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hlotune.deploy.accuracy import Judge, tame_inputs
+from hlotune.deploy.accuracy import Judge
 from hlotune.deploy.freeze import freeze
+from hlotune.deploy.inputs import tame_inputs
 from hlotune.hlo.calling.callable import jitted
 from hlotune.hlo.frontends.program import load
 from hlotune.hlo.graph import Literal

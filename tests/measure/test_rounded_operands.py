@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from hlotune.codegen.pallas import products
 from hlotune.codegen.pallas.backend import BACKEND
 from hlotune.codegen.pallas.elements import dot
-from hlotune.deploy.accuracy import Judge, example_inputs
+from hlotune.deploy.accuracy import Judge
+from hlotune.deploy.inputs import example_inputs
 from hlotune.hlo.canonical import graph_of as graph_of_kernel
 from hlotune.hlo.frontends.program import load
 from hlotune.hlo.kernel import Kernel

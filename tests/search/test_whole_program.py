@@ -11,8 +11,8 @@ import pytest
 
 from hlotune.deploy import accuracy
 from hlotune.deploy import bench as bench_module
-from hlotune.deploy.accuracy import Inputs, example_inputs, random_inputs
 from hlotune.deploy.bench import Prepared
+from hlotune.deploy.inputs import Inputs, example_inputs, random_inputs
 from hlotune.hlo.calling.callable import jitted
 from hlotune.hlo.frontends.program import Program, load
 from hlotune.hlo.sites.sites import sites
