@@ -4,8 +4,8 @@ A kernel is one dot or convolution, with elementwise operations, views and const
 after it.  It becomes
 
     pre*       what varies along fewer axes than its user (per-channel scales), tables of constants,
-               operands whose prologue is not zero where the convolution pads, and results that
-               the contraction has no part in
+               operands whose prologue is not zero where the convolution pads, or is long and of few
+               numbers that are used often, and results that the contraction has no part in
     contract   the sum of products into `acc`, the prologues of its operands in its value
     out        the epilogue, over the same parallel axes
 
@@ -13,8 +13,9 @@ Axes of extent 1 are left out, axes always walked together are merged (`collapse
 stages of a kernel without a contraction are those of `group_stages.py`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 
 from hlotune.hlo.default_precision import all_leave_precision
 from hlotune.hlo.graph import Graph, Op
@@ -38,9 +39,16 @@ from hlotune.hlo.to_compute.triangles import with_ends
 from hlotune.schedules.dtypes import accumulator
 from hlotune.schedules.errors import UnsupportedKernel
 from hlotune.schedules.ir.compute import Axis, Compute, Stage, Store
-from hlotune.schedules.ir.expr import Affine, Apply, Const, Expr, Load
+from hlotune.schedules.ir.expr import Affine, Apply, Const, Expr, Load, distinct_operations
 from hlotune.schedules.ir.monoids import SUM
 from hlotune.schedules.ir.split_stored import split_stored
+
+MOST_KEPT = 1 << 14
+"""Elements of an operand up to which one thread computes a prologue ahead in no time."""
+MANY_USES = 256
+"""Times that a sum uses each element from which on."""
+LONG_PROLOGUE = 2
+"""Operations of a prologue from which on they are felt beside the multiply-adds of a tile."""
 
 
 def compute_of(graph: Graph) -> Compute:
@@ -117,6 +125,19 @@ class _Operand:
         """What has become of the axis of a dimension: itself, or its parts in order."""
         names = self.domain.places[f"d{dimension}"].coefficients
         return [a for a in self.domain.parallel if a.name in names]
+
+
+def _repays_a_stage(
+    expr: Expr, elements: int, extents: Mapping[str, int], places: Sequence[Place]
+) -> bool:
+    """Whether the prologue of a few numbers, each used very often, is computed once a call.
+
+    In the sum it would be computed again for every register tile, beside few multiply-adds.
+    """
+    walked = {a for p in places for a in p.index.coefficients}
+    uses = prod(n for a, n in extents.items() if a not in walked)
+    few = elements <= MOST_KEPT and uses >= MANY_USES
+    return few and distinct_operations((expr,)) >= LONG_PROLOGUE
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,8 +233,8 @@ class _AroundContraction(Assembly):
     def operand(
         self, value: int, places: tuple[Place, ...], extents: Mapping[str, int]
     ) -> _Operand:
-        """An operand, its prologue in a stage of its own where padding must come after it, or where
-        phases could not leave out what it makes of inserted zeros."""
+        """An operand, its prologue in a stage of its own where padding must come after it, where
+        phases could not leave out what it makes of inserted zeros, or where that saves time."""
         kind = self.graph.types[value]
         domain, expr = self.view(value)
         ranges = {a: (0, n - 1) for a, n in extents.items()}
@@ -225,11 +246,12 @@ class _AroundContraction(Assembly):
                 padded[f"d{d}"] = kind.shape[d]
         shapes = {t.name: t.shape for t in (*self.arguments(), *self.temporaries)}
         dilated = any(place.divisor > 1 for place in places)
-        if padded and not (
+        after_padding = padded and not (
             vanishes(expr, padded, shapes)
             and all(walks_alone(expr, a) for a in padded)
             and not (dilated and not is_zero_of_zeros(expr))
-        ):
+        )
+        if after_padding or _repays_a_stage(expr, prod(kind.shape), extents, places):
             name = self.temporary("pre", kind.shape, kind.dtype)
             self.materialise(name, kind.dtype, domain, expr)
             domain = Domain.of(dimensions(kind.shape), units=True)

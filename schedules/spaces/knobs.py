@@ -23,8 +23,8 @@ class Knob:
     """One column of a config: where along its values a choice of one kind stands."""
 
     kind: str
-    """One of register, block, group, unroll, steps, clip, peel, prefetch, serial, depth, spread,
-    and of task_order, group_order, tile_order, reduce_order."""
+    """One of register, block, group, unroll, steps, clip, peel, prefetch, serial, streams, depth,
+    spread, and of task_order, group_order, tile_order, reduce_order."""
     axis: str
     """"" for an order."""
     values: tuple[int, ...]
@@ -101,9 +101,11 @@ def knobs_of(
     *,
     apart: tuple[str, ...] = (),
     small: bool = False,
+    streams: tuple[int, ...] = (),
 ) -> Knobs:
     """`windowed`: parallel axes that may be peeled, reduce axes that may be clipped; `apart`:
-    axes without rows in register tiles; `small`: whether one thread may do it all."""
+    axes without rows in register tiles; `small`: whether one thread may do it all; `streams`: the
+    numbers of panels that a register tile may read side by side."""
     knobs: list[Knob] = []
     for a in parallel:
         knobs.append(Knob("register", a.name, (1,) if a.name in apart else tile_rows(a.extent)))
@@ -123,6 +125,7 @@ def knobs_of(
     knobs.append(Knob("prefetch", "", (0, 1, 2)))
     knobs += [Knob("clip", r, (0, 1)) for r in windowed[1]]
     knobs += [Knob("serial", "", (0, 1))] * small
+    knobs += [Knob("streams", "", streams)] * bool(streams)
     return Knobs(tuple(knobs), orders)
 
 

@@ -85,7 +85,7 @@ def binds_features(space: CpuSpace, configs: Configs) -> None:
         assert digest(path_of(nest, space.contraction)) == digests[k]
 
 
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", (*ALL, "frozen row"))
 def test_a_config_is_legal_where_its_schedule_replays(name: str) -> None:
     space = space_of(name)
     configs = drawn(space, 80, 0)
@@ -128,7 +128,7 @@ def test_in_no_kind_of_space_is_such_a_position_legal() -> None:
         assert not space.legal(strange).any(), type(space)
 
 
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", (*ALL, "frozen row"))
 def test_features_of_arrays_are_those_of_nests_built_one_by_one(name: str) -> None:
     space = space_of(name)
     binds_features(space, space.sample(40, np.random.default_rng(0)))
@@ -186,7 +186,7 @@ def work(nest: LoopNest | None) -> tuple[tuple[int, str], ...]:
     return tuple(sorted(result))
 
 
-@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("name", (*SMALL, "frozen row"))
 def test_equal_nests_have_equal_digests_and_different_work_has_different_ones(name: str) -> None:
     space, rng = space_of(name), np.random.default_rng(3)
     configs = space.sample(80, rng)
@@ -202,7 +202,7 @@ def test_equal_nests_have_equal_digests_and_different_work_has_different_ones(na
     assert len(by_digest) < len(by_nest) < len(configs)  # both directions were tried
 
 
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", (*ALL, "frozen row"))
 def test_locating_a_schedule_of_the_space_gives_its_nest(name: str) -> None:
     space = space_of(name)
     configs = space.sample(40, np.random.default_rng(5))

@@ -191,6 +191,30 @@ def tiling_of(case: Case, target: CpuTarget) -> Tiling:
     return space.tiling(space.heuristic())
 
 
+def test_one_row_reads_four_panels_of_packed_weights_side_by_side() -> None:
+    case = named("frozen row")
+    space = case.space(TARGETS["x86-64-v3"])
+    tiling = space.tiling(space.heuristic())
+    assert (tiling.register["i0"], tiling.streams) == (4, 4)
+    nest = replay(case.compute, space.schedule(space.heuristic()), space.target)
+    assert nest.stage("a1.packed").layout[0] == (1, 8)  # panels of one vector
+
+
+@pytest.mark.parametrize(("vectors", "streams"), [(6, 2), (6, 3), (4, 4), (2, 2), (5, 4)])
+def test_panels_side_by_side_give_what_the_oracle_gives(vectors: int, streams: int) -> None:
+    case, target = named("frozen row"), host_target()
+    space = case.space(target)
+    config = space.heuristic()
+    space.knobs.put(config, "register", np.array([1, vectors][-len(space.contraction.parallel) :]))
+    space.knobs.put(config, "streams", np.array([streams]))
+    built = build(case.compute, space.schedule(config), target)
+    references = References(case.site.kernel)
+    assert isinstance(verify(references.kernel, built, references=references), Verdict)
+    again = space.locate(space.schedule(config))
+    assert again is not None
+    assert space.schedule(again) == space.schedule(config)
+
+
 def test_few_rows_of_results_share_what_is_read_and_more_of_them_in_equal_parts() -> None:
     tiles = [tiling_of(gemm(m, 4096, 4096), TARGETS["znver4"]).register for m in (4, 8, 12, 16)]
     assert [(t["i0"], t["i1"]) for t in tiles] == [(4, 6), (8, 3), (6, 4), (8, 3)]

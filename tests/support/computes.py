@@ -252,6 +252,7 @@ def named(name: str) -> Case:
         "batched": lambda: batched(12, 128, 64, 128),
         "small gemm": lambda: gemm(37, 45, 29),
         "small frozen gemm": lambda: gemm(37, 45, 29, frozen=True),
+        "frozen row": lambda: gemm(1, 1100, 500, frozen=True),
         "small conv": lambda: conv(9, 11, 5, 19),
         "strided conv": lambda: conv(13, 10, 7, 40, stride=2, frozen=True),
         "small depthwise": lambda: depthwise(9, 8, 21),

@@ -102,10 +102,19 @@ class Population:
         """`(n,)`: 1 where some operand's next panel is asked for in fact, 2 where rows are."""
         tables, asked = self.space.tables, self.values("prefetch")[:, 0]
         outermost = self.order("reduce_order")[:, 0]
-        panels = tables.prefetched[self.sketch] & (asked == 1)
+        panels = tables.prefetched[self.sketch] & (asked == 1) & (self.streams == 1)
         rows = tables.streamed[self.sketch, outermost] & (asked == 2)
         prefetch: Ints = panels + 2 * rows
         return prefetch
+
+    @cached_property
+    def streams(self) -> Ints:
+        """`(n,)`: panels that a register tile reads side by side in fact."""
+        wide = np.take_along_axis(self.register, self.vector[:, None], 1)[:, 0]
+        asked = self.values("streams").max(axis=1, initial=1)
+        fits = self.space.tables.at_load[self.sketch] & (wide % asked == 0)
+        streams: Ints = np.where(fits, asked, 1)
+        return streams
 
     @cached_property
     def serial(self) -> NDArray[np.bool_]:
@@ -231,6 +240,8 @@ def _panels(space: ContractionSpace, p: Population) -> Ints:
     """Block of each pack: whole vectors where a plain dimension of the operand runs along them."""
     wide = np.take_along_axis(p.register, p.vector[:, None], 1) * space.lanes
     blocked = space.tables.blocked.T[p.vector] >= 0
+    at_load = p.packs == PACK_LEVELS.index("load")
+    wide = np.where(at_load, wide // p.streams[:, None], wide)
     panels = np.gcd(wide, space.tables.digits.T[p.vector])
     return np.where(blocked & (p.packs > 0), panels, 1)
 

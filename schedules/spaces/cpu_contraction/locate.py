@@ -80,6 +80,7 @@ def _wanted(
         elif isinstance(s, Clip | Peel):
             kind = "clip" if isinstance(s, Clip) else "peel"
             found[(kind, s.axis.partition(".")[0])] = 1
+    found[("streams", "")] = _streams(space, sketch, found, steps)
     tasks = any(isinstance(s, Parallel) and s.stage == c.out.name for s in steps)
     found[("serial", "")] = int(not tasks)
     asked = {Prefetch: 1, Stream: 2}
@@ -88,6 +89,18 @@ def _wanted(
         if knob.kind in ("clip", "peel"):
             found.setdefault((knob.kind, knob.axis), 0)
     return found
+
+
+def _streams(
+    space: ContractionSpace,
+    sketch: Sketch,
+    found: dict[tuple[str, str], int],
+    steps: tuple[Step, ...],
+) -> int:
+    """Panels that a register tile reads side by side of what is packed at load."""
+    blocks = [s.layout[0][1] for s in steps if isinstance(s, Pack) and s.axis == "load"]
+    wide = found.get(("register", sketch.vector), 1) * space.lanes
+    return max((wide // b for b in blocks if b > 1), default=1)
 
 
 def _orders(space: ContractionSpace, sketch: Sketch, step: Reorder) -> dict[tuple[str, str], int]:

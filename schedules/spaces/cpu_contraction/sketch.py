@@ -77,6 +77,9 @@ class Tiling:
     """What is asked for: 0 nothing, 1 the next panel, 2 the rows of the next chunk."""
     serial: bool = False
     """One thread runs all tasks, in the same order."""
+    streams: int = 1
+    """Panels of what is packed at load that a register tile reads side by side, where its vectors
+    are so many equal parts."""
 
 
 def steps_of(c: Contraction, sketch: Sketch, t: Tiling, lanes: int) -> tuple[Step, ...]:
@@ -88,7 +91,7 @@ def steps_of(c: Contraction, sketch: Sketch, t: Tiling, lanes: int) -> tuple[Ste
     if t.prefetch == 2:
         first = t.reduce_order[0]
         steps += [Stream(c.core.name, x, f"{first}.0") for x in streamed(c, sketch, first)]
-    elif t.prefetch:
+    elif t.prefetch and streams_of(sketch, t) == 1:
         steps += [Prefetch(c.core.name, f"{x}.packed") for x in prefetched(c, sketch)]
     loaded = {tensor for tensor, level in sketch.packs if level == "load"}
     for stage in c.before:
@@ -146,6 +149,16 @@ def _core_chunked(c: Contraction, sketch: Sketch, t: Tiling, lanes: int) -> list
     return [*steps, Accumulate(core, f"{t.tile_order[-1]}.0")]
 
 
+def streams_of(sketch: Sketch, t: Tiling) -> int:
+    """Panels that a register tile reads side by side in fact."""
+    fits = packs_at_load(sketch) and t.register[sketch.vector] % t.streams == 0
+    return t.streams if fits else 1
+
+
+def packs_at_load(sketch: Sketch) -> bool:
+    return any(level == "load" for _, level in sketch.packs)
+
+
 def _packs(c: Contraction, sketch: Sketch, t: Tiling, lanes: int) -> list[Step]:
     places = {
         "load": ("", "load"),
@@ -157,7 +170,8 @@ def _packs(c: Contraction, sketch: Sketch, t: Tiling, lanes: int) -> list[Step]:
     steps: list[Step] = []
     for tensor, level in sketch.packs:
         if level != "none":
-            block = t.register[sketch.vector] * lanes
+            streams = streams_of(sketch, t) if level == "load" else 1
+            block = t.register[sketch.vector] // streams * lanes
             order = layout(c, tensor, sketch.vector, block)
             steps.append(Pack(c.core.name, tensor, *places[level], order, lanes))
             if level == "call" and c.compute.tensor(tensor).elements >= SHARED_ELEMENTS:

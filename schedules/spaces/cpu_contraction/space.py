@@ -33,6 +33,10 @@ from hlotune.schedules.spaces.cpu_contraction.batch import (
 )
 from hlotune.schedules.spaces.cpu_contraction.first_candidate.build import heuristic_config
 from hlotune.schedules.spaces.cpu_contraction.first_candidate.single_thread import may_run_alone
+from hlotune.schedules.spaces.cpu_contraction.first_candidate.streams import (
+    STREAMS,
+    has_streams,
+)
 from hlotune.schedules.spaces.cpu_contraction.locate import located
 from hlotune.schedules.spaces.cpu_contraction.sketch import PACK_LEVELS, Sketch, Tiling, steps_of
 from hlotune.schedules.spaces.cpu_contraction.tables import Tables, tables_of
@@ -85,8 +89,9 @@ class CpuSpace:
         c = self.contraction
         small = may_run_alone(c, self.target)
         return knobs_of(
-            c.parallel, c.reduce, c.windowed, self.target.threads, apart=c.apart, small=small
-        )
+            c.parallel, c.reduce, c.windowed, self.target.threads, apart=c.apart, small=small,
+            streams=STREAMS if has_streams(c, self.target) else (),
+        )  # fmt: skip
 
     @cached_property
     def tables(self) -> Tables:
@@ -212,6 +217,7 @@ class CpuSpace:
             prefetch=table["prefetch"][""],
             peel=frozenset(a for a, on in table.get("peel", {}).items() if on),
             serial=bool(table.get("serial", {}).get("", 0)),
+            streams=table.get("streams", {}).get("", 1),
         )  # fmt: skip
 
 

@@ -13,6 +13,7 @@ from hlotune.schedules.spaces.cpu_contraction.sketch import (
     PACK_LEVELS,
     Sketch,
     digit,
+    packs_at_load,
     panelled_dimension,
     prefetched,
     streamed,
@@ -29,6 +30,8 @@ class Tables:
     chunked: NDArray[np.bool_]
     packs: Ints
     """By sketch and operand: position in PACK_LEVELS."""
+    at_load: NDArray[np.bool_]
+    """By sketch: whether an operand is packed when the program is loaded."""
     prefetched: NDArray[np.bool_]
     """By sketch: whether it has panels to ask for."""
     streamed: NDArray[np.bool_]
@@ -64,6 +67,7 @@ def tables_of(c: Contraction, target: CpuTarget, sketches: tuple[Sketch, ...]) -
         vector=np.array([names.index(s.vector) for s in sketches]),
         chunked=np.array([s.chunked for s in sketches]),
         packs=np.array(packs, dtype=np.int64).reshape(len(sketches), len(tensors)),
+        at_load=np.array([packs_at_load(s) for s in sketches]),
         prefetched=np.array([bool(prefetched(c, s)) for s in sketches]),
         streamed=np.array([[bool(streamed(c, s, r.name)) for r in c.reduce] for s in sketches]),
         blocked=np.array(blocked, dtype=np.int64).reshape(len(tensors), len(names)),

@@ -45,6 +45,10 @@ from hlotune.schedules.spaces.cpu_contraction.first_candidate.streamed_operands 
     streams,
     whole_rows,
 )
+from hlotune.schedules.spaces.cpu_contraction.first_candidate.streams import (
+    is_one_stream,
+    side_by_side,
+)
 from hlotune.schedules.spaces.cpu_contraction.sketch import Sketch
 from hlotune.schedules.spaces.cpu_contraction.vector_axes import brings_together, cycles
 from hlotune.schedules.spaces.cpu_contraction.view import ContractionSpace
@@ -118,6 +122,10 @@ def _wanted(space: ContractionSpace) -> NDArray[np.int32]:
         return in_short_chunks(space, config)
     if lies_in_pages(space, config):
         return page_by_page(space, config)
+    if is_one_stream(space, config):
+        found = side_by_side(space, config)
+        _set(space, found, "group", groups_of(space, found))
+        return found
     far = is_far(space, config) or is_packed_far(space, config)
     return in_chunks(space, config) if far else config
 
