@@ -40,7 +40,7 @@ PIECE_BYTES = 1024
 norm do: memory is read in order only where the pieces of neighbouring rows are taken together."""
 ROWS_IN_LANES = 2
 """Rows whose reductions along the lanes are written out together."""
-LONG_ROW = 128
+LONG_ROW = 32
 """Vectors of a row from which on it is reduced alone, as one stream from memory."""
 ROWS_IN_SCANS = 4
 """Rows that are accumulated along the lanes together: each waits for its own carry."""
