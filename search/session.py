@@ -17,7 +17,7 @@ from hlotune.measure.verification.agreement import Agreement
 from hlotune.schedules.errors import reason_alone
 from hlotune.schedules.numerics import Numerics
 from hlotune.schedules.spaces.space import Configs, Space
-from hlotune.schedules.steps.schedule import DEFAULT, XLA
+from hlotune.schedules.steps.schedule import DEFAULT
 from hlotune.schedules.targets.limit import limit_of
 from hlotune.schedules.targets.target import Properties, Target
 from hlotune.search.budget.account import searched_s
@@ -29,6 +29,7 @@ from hlotune.search.finals.closing import Closing, Comparing, Verdict, judged, l
 from hlotune.search.finals.decide import Deciding
 from hlotune.search.finals.finals import Keep, Referee, keep_nothing
 from hlotune.search.finals.quick import Quick, firsts_by_liking
+from hlotune.search.learning.known_trials import known_trials
 from hlotune.search.learning.transfer import Kin, kin, lent, recorded, teach
 from hlotune.search.progress import Event, KernelSkipped, KernelStopped, Progress, Started
 from hlotune.search.result import TuneResult, kernel_result
@@ -36,17 +37,13 @@ from hlotune.search.resume_queries import default_s, has_begun, own_trials
 from hlotune.search.searchers.descent import Descent
 from hlotune.search.searchers.searcher import PLAIN, Make
 from hlotune.search.tasks import Skipped, Task, task_of
-from hlotune.search.tuner import Builder, Experience, KernelTuner, Predicted, Runner, is_mishap
+from hlotune.search.tuner import Builder, Experience, KernelTuner, Predicted, Runner
 from hlotune.tuning_logs.database import Conditions, Database
 from hlotune.tuning_logs.finals import Final, Whole
 from hlotune.tuning_logs.wrong_defaults import default_error, is_wrong
 
 SEEDS = 8
 """So many schedules from other conditions, of the kernel or its family, are measured first."""
-MOST_KNOWN = 1200
-"""A run begins with so many known trials of all kernels: each takes it some milliseconds."""
-FEWEST_KNOWN = 64
-"""It begins with so many known trials of each kernel at least, however many kernels there are."""
 NO_TIME = "the budget has no time for it"
 """The reason of a kernel that is left out before its default was timed."""
 
@@ -57,11 +54,6 @@ class Device(Runner, Referee, Protocol):
     def default(self, kernel: Kernel) -> Measurement:
         """Raises ProgramError where the default compiler does not take the kernel."""
         ...
-
-
-def share_of_known(kernels: int) -> int:
-    """Known trials of one kernel that a run of so many kernels begins with."""
-    return max(FEWEST_KNOWN, MOST_KNOWN // max(1, kernels))
 
 
 @dataclass
@@ -310,7 +302,7 @@ class Session:
                 self._tell(KernelSkipped(label=site.label, reason=reason_alone(error)))
                 continue
             before_s = default_s(self.database, self.run, site.kernel.key)
-            trials = self._recorded(site.kernel, share_of_known(len(contests)))
+            trials = self._recorded(site.kernel, len(contests))
             place = len(contests) + len(found)
             contest = self._contest_or_none(place, task, trials, before_s if self.resumed else None)
             found += [contest] if contest else []
@@ -318,7 +310,7 @@ class Session:
 
     def _begun(self, tasks: Sequence[Task]) -> list[list[Trial]]:
         """The known trials of each kernel; reports how many there are."""
-        known = [self._recorded(t.kernel, share_of_known(len(tasks))) for t in tasks]
+        known = [self._recorded(t.kernel, len(tasks)) for t in tasks]
         own = sum(own_trials(self.database, self.run, t.kernel.key) for t in tasks)
         self.progress(
             Started(
@@ -339,14 +331,9 @@ class Session:
             strangers.pop(task.kernel, None)
         teach(self.experience, self.database, list(strangers.values()), self.target, self.under)
 
-    def _recorded(self, kernel: Kernel, most: int) -> list[Trial]:
-        """The trials that are known under the same conditions, without those of the default, which
-        is timed anew in each run, and those on which the device failed, which may be tried again.
-        """
-        trials = self.database.trials(
-            kernel.key, numerics=self.numerics, most=most, own=self.run, **self.under
-        )
-        return [t for t in trials if t.candidate.schedule.algorithm != XLA and not is_mishap(t)]
+    def _recorded(self, kernel: Kernel, kernels: int) -> list[Trial]:
+        """What a run of so many kernels begins with of one of them."""
+        return known_trials(self.database, kernel, kernels, self.run, self.numerics, self.under)
 
     def _least_s(self, task: Task) -> float:
         """The least time that a call of a kernel takes, by its arithmetic and by its bytes."""
