@@ -238,7 +238,7 @@ def _placed(digest: str, data: bytes, placed: dict[str, Any], device: jax.Device
 
 def _members(tuned: TunedFunction) -> dict[str, bytes]:
     whole = combined(tuned.program, tuned.replacements)
-    module = with_weights(mlir.parse(whole.bytecode), tuned.program.weights)
+    module = with_weights(whole.module, tuned.program.weights)
     called = {c.config.get("key") for c in mlir.calls(module, dispatcher.TARGET)}
     made = [r.built for r in tuned.replacements if r.built]
     builts = {built.key: built for built in made if built.key in called}

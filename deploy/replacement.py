@@ -18,8 +18,9 @@ from hlotune.hlo.calling.donation import donated_pairs
 from hlotune.hlo.calling.splice import splice
 from hlotune.hlo.canonical import graph_of
 from hlotune.hlo.frontends.program import Program
-from hlotune.hlo.graph import Literal, TensorType
+from hlotune.hlo.graph import Graph, Literal, TensorType
 from hlotune.hlo.kernel import Kernel
+from hlotune.hlo.mlir import module as mlir
 from hlotune.hlo.sites.sites import Site
 from hlotune.hlo.sites.stacks import Stack
 from hlotune.hlo.to_compute.assemble import compute_of
@@ -51,13 +52,13 @@ def replacement(program: Program, site: Site, built: Built) -> Replacement:
     Raises:
         HlotuneError: the kernel cannot be loaded, or packs a constant whose value is unknown.
     """
-    graph = graph_of(site.kernel)
+    types = region_of(program, site).types
     values = {p.argument: constant(program, site, p.argument) for p in built.packed}
     known = dict(site.constants)
     stacks = {k: s for k in sorted(values) if isinstance(s := known.get(k), Stack)}
     signature = Signature(
-        tuple(graph.argument_types),
-        tuple(graph.result_types),
+        tuple(types[v] for v in site.arguments),
+        tuple(types[v] for v in site.results),
         in_place_of(program, site, built),
         {k: index_type(program, site, stack) for k, stack in stacks.items()},
     )
@@ -66,10 +67,14 @@ def replacement(program: Program, site: Site, built: Built) -> Replacement:
 
 
 def index_type(program: Program, site: Site, stack: Stack) -> TensorType:
+    return region_of(program, site).types[stack.index]
+
+
+def region_of(program: Program, site: Site) -> Graph:
     graph = program.graph
     for operation, region in zip(site.path[::2], site.path[1::2], strict=True):
         graph = graph.ops[operation].regions[region]
-    return graph.types[stack.index]
+    return graph
 
 
 def in_place_of(program: Program, site: Site, built: Built) -> tuple[tuple[int, int], ...]:
@@ -132,18 +137,18 @@ def _value(
 class Combined:
     """A program with replacements in it, and the values of its hidden arguments."""
 
-    bytecode: bytes
+    module: mlir.Module
     hidden: tuple[NDArray[np.uint8], ...]
 
 
 def combined(program: Program, replacements: Sequence[Replacement]) -> Combined:
     if not replacements:
-        return Combined(program.bytecode, ())
+        return Combined(mlir.parse(program.bytecode), ())
     spliced = splice(
         program, {r.site: r.text for r in replacements}, {r.site: r.stacks for r in replacements}
     )
     waiting = {r.site: iter(r.packed) for r in replacements}
-    return Combined(spliced.bytecode, tuple(next(waiting[site]) for site, _ in spliced.hidden))
+    return Combined(spliced.module, tuple(next(waiting[site]) for site, _ in spliced.hidden))
 
 
 def assembled(
@@ -151,4 +156,4 @@ def assembled(
 ) -> JittedProgram:
     """The program with these replacements as a jitted function of its own signature."""
     whole = combined(program, replacements)
-    return jitted(program, whole.bytecode, hidden_values=whole.hidden, platform=target.platform)
+    return jitted(program, whole.module, hidden_values=whole.hidden, platform=target.platform)

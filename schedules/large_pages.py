@@ -54,16 +54,20 @@ class _Regions:
 _REGIONS = _Regions()
 
 
-def lasting(values: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """A copy of `(n,)` bytes, aligned to 64, which JAX takes as they lie.
+def room(size: int) -> NDArray[np.uint8]:
+    """Memory of `size` bytes for values that stay, aligned to 64; it holds whatever it held.
 
-    Their region is returned to the system when all values in it are gone.
+    Its region is returned to the system when all values in it are gone.
     """
-    if values.size >= LEAST_BYTES:
-        place = _REGIONS.take(values.size)
-    else:
-        memory = np.empty(values.size + ALIGNMENT, np.uint8)
-        start = -memory.ctypes.data % ALIGNMENT
-        place = memory[start : start + values.size]
+    if size >= LEAST_BYTES:
+        return _REGIONS.take(size)
+    memory = np.empty(size + ALIGNMENT, np.uint8)
+    start = -memory.ctypes.data % ALIGNMENT
+    return memory[start : start + size]
+
+
+def lasting(values: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """A copy of `(n,)` bytes in such memory, which JAX takes as they lie."""
+    place = room(values.size)
     place[...] = values
     return place

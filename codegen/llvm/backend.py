@@ -6,18 +6,13 @@ import numpy as np
 
 from hlotune.codegen.backend import Array, Signature, SiteCode
 from hlotune.codegen.built import Built, Packed
-from hlotune.codegen.llvm.compile import compile_object
-from hlotune.codegen.llvm.emit import emit
 from hlotune.codegen.runtime.hosts import serial, threaded
 from hlotune.codegen.runtime.loader import KERNEL, Loaded, load
 from hlotune.codegen.runtime.prepacking import Plain, prepack
 from hlotune.hlo.graph import numpy_dtype
-from hlotune.schedules.algorithms.replay import replay
 from hlotune.schedules.errors import BuildError, WrongResult
 from hlotune.schedules.ir.compute import Compute
-from hlotune.schedules.ir.flops import executed_flops
-from hlotune.schedules.ir.in_place import in_place
-from hlotune.schedules.large_pages import lasting
+from hlotune.schedules.large_pages import room
 from hlotune.schedules.steps.schedule import Schedule
 from hlotune.schedules.targets.cpu import CpuTarget
 from hlotune.schedules.targets.target import Target
@@ -29,6 +24,13 @@ class _Llvm:
     def emit(self, compute: Compute, schedule: Schedule, target: Target) -> Built:
         if not isinstance(target, CpuTarget):
             raise BuildError(f"expected a CPU to compile for, got {target.title}; name a CPU")
+        # a process whose kernels are all kept builds nothing, and these take a tenth of a second
+        from hlotune.codegen.llvm.compile import compile_object
+        from hlotune.codegen.llvm.emit import emit
+        from hlotune.schedules.algorithms.replay import replay
+        from hlotune.schedules.ir.flops import executed_flops
+        from hlotune.schedules.ir.in_place import in_place
+
         nest = replay(compute, schedule, target)
         emitted = emit(nest)
         names = [t.name for t in compute.arguments]
@@ -65,8 +67,14 @@ class _Llvm:
             signature.in_place,
             {k: dispatcher.Parts(len(constants[k]), kind) for k, kind in signature.stacks.items()},
         )
-        forms = prepack(loaded, constants, threaded(built.threads), stacks=signature.stacks)
-        return SiteCode(text, tuple(lasting(forms[k]) for k in sorted(forms)))
+        forms = prepack(
+            loaded,
+            constants,
+            threaded(built.threads),
+            stacks=signature.stacks,
+            room=lambda size: Plain.over(room(size)),
+        )
+        return SiteCode(text, tuple(forms[k] for k in sorted(forms)))
 
     def call(self, loaded: Loaded, signature: Signature, arguments: Sequence[Array]) -> list[Array]:
         """On this thread alone."""

@@ -65,26 +65,32 @@ def prepack(
     host: Host,
     buffer: Callable[[int], Buffer] = Plain,
     stacks: Collection[int] = (),
+    room: Callable[[int], Buffer] | None = None,
 ) -> dict[int, NDArray[np.uint8]]:
-    """Position of a constant argument -> bytes of its packed form, in memory that `buffer` gives.
+    """Position of a constant argument -> bytes of its packed form, in memory that `room` gives.
 
     Args:
         values: of the arguments by position; those that are packed must be there.
+        buffer: gives memory for values that are copied first, and where `room` does not, for
+            packed forms.
         stacks: positions of arguments whose values have several parts along a first axis: the
             packed forms of these follow one another, each `part_bytes` after the one before.
 
     Raises WrongResult where an entry fails or writes outside of what it was given.
     """
     packed: dict[int, NDArray[np.uint8]] = {}
+    room = room or buffer
     for form in loaded.built.packed:
         value = values[form.argument]
         if form.argument in stacks:
-            parts = np.zeros((len(value), part_bytes(form.bytes)), np.uint8)
+            whole = room(len(value) * part_bytes(form.bytes)).data
+            parts = whole.reshape(len(value), -1)
+            parts[:, form.bytes :] = 0
             for part, one in zip(parts, value, strict=True):
-                part[: form.bytes] = _packed(loaded, form, one, host, buffer)
-            packed[form.argument] = parts.reshape(-1)
+                part[: form.bytes] = _packed(loaded, form, one, host, buffer, buffer)
+            packed[form.argument] = whole
         else:
-            packed[form.argument] = _packed(loaded, form, value, host, buffer)
+            packed[form.argument] = _packed(loaded, form, value, host, buffer, room)
     return packed
 
 
@@ -99,9 +105,10 @@ def _packed(
     values: NDArray[Any],
     host: Host,
     buffer: Callable[[int], Buffer],
+    room: Callable[[int], Buffer],
 ) -> NDArray[np.uint8]:
     source = _source(values, buffer)
-    target = buffer(form.bytes)
+    target = room(form.bytes)
     status = loaded.call(form.entry, [source.address], [target.address], 0, host)
     if status or not (source.intact and target.intact):
         raise WrongResult(

@@ -60,13 +60,13 @@ def device_of(platform: str = HOST_PLATFORM) -> jax.Device:
 
 def jitted(
     program: Program,
-    bytecode: bytes | None = None,
+    module: mlir.Module | bytes | None = None,
     *,
     hidden_values: Sequence[Any] = (),
     platform: str = HOST_PLATFORM,
     compiler_options: Mapping[str, bool | int | str] | None = None,
 ) -> JittedProgram:
-    """A jitted function of the program, or of a module made from it.
+    """A jitted function of the program, or of a module made from it, which it has from then on.
 
     It takes and gives the pytrees of the original, by position or by name.  A program that did not
     come from a JAX function takes flat arrays and gives a tuple.  `hidden_values` are the arguments
@@ -74,7 +74,8 @@ def jitted(
     the first device of the platform, and fetches arguments that lie elsewhere.  Arguments that the
     program donates are deleted for the caller, where `jax.jit` would delete them.
     """
-    module = mlir.parse(program.bytecode if bytecode is None else bytecode)
+    if not isinstance(module, mlir.Module):
+        module = mlir.parse(program.bytecode if module is None else module)
     function = mlir.signature(module)
     hidden = len(function.arguments) - len(program.graph.arguments)
     if hidden != len(hidden_values):

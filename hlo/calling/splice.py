@@ -21,8 +21,12 @@ class Spliced:
     ones).  The replacement's own further arguments follow each other in their order.
     """
 
-    bytecode: bytes
+    module: mlir.Module
     hidden: tuple[tuple[Site, int], ...]
+
+    @property
+    def bytecode(self) -> bytes:
+        return self.module.bytecode()
 
 
 def splice(
@@ -64,7 +68,7 @@ def splice(
         rewrite.sort_block(block)
     module.check("the program after splicing")
     module.run("canonicalize", "cse", "symbol-dce")
-    return Spliced(module.bytecode(), tuple(hidden))
+    return Spliced(module, tuple(hidden))
 
 
 def _check_disjoint(sites: Sequence[Site]) -> None:

@@ -18,7 +18,6 @@ from hlotune.hlo.calling.keys import NO_KEYS, Keys, generators_of, of_numbers
 from hlotune.hlo.canonical import fingerprint
 from hlotune.hlo.frontends.checked_parse import parsed
 from hlotune.hlo.frontends.file_kinds import FILES, check_kind, names_a_file
-from hlotune.hlo.frontends.normal_form import normal_form
 from hlotune.hlo.frontends.python_sources import (
     RAISED,
     call_factory,
@@ -30,7 +29,7 @@ from hlotune.hlo.frontends.short_loops import with_short_loops_unrolled
 from hlotune.hlo.graph import Graph, TensorType, numpy_dtype
 from hlotune.hlo.mlir import module as mlir
 from hlotune.hlo.mlir.channels_last import with_channels_last
-from hlotune.hlo.mlir.rewrite import Notes, take_donated, take_notes
+from hlotune.hlo.mlir.rewrite import Notes, normalise, take_donated, take_notes
 from hlotune.hlo.mlir.values import TYPES
 from hlotune.hlo.mlir.weights import TARGET, Weights, aligned, are_large, goes_outside, take_out
 from hlotune.hlo.sites.trip_counts import flows
@@ -279,7 +278,9 @@ def _from_function(
             f"{reason}; "
             "check the function and its example arguments"
         ) from error
-    module = images(normal_form(mlir.bytecode_of(lowered.compiler_ir("stablehlo"))))
+    module = mlir.copied(lowered.compiler_ir("stablehlo"))
+    normalise(module)
+    module = images(module)
     notes, _, weights = take_notes(module), take_donated(module), take_out(module.op, weights)
     bytecode = module.bytecode()
     unrolled, graph = _unrolled(bytecode, module, weights)
@@ -313,9 +314,11 @@ def _traced(
 
 def _unrolled(bytecode: bytes, module: mlir.Module, weights: Weights) -> tuple[bytes, Graph]:
     """The module without its short loops, b"" where it has none, and the graph of what is cut."""
-    unrolled = with_short_loops_unrolled(module)
-    graph = mlir.graph(unrolled or module, weights=weights)
-    return unrolled.bytecode() if unrolled else b"", graph
+    graph = mlir.graph(module, weights=weights)
+    unrolled = with_short_loops_unrolled(module, graph)
+    if unrolled is None:
+        return b"", graph
+    return unrolled.bytecode(), mlir.graph(unrolled, weights=weights)
 
 
 def _hashable(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -27,18 +27,18 @@ LIGHT = KERNELS_ELEMENTWISE | {
 """Operations that fuse with one another, in whatever number."""
 
 
-def with_short_loops_unrolled(module: mlir.Module) -> mlir.Module | None:
+def with_short_loops_unrolled(module: mlir.Module, graph: Graph) -> mlir.Module | None:
     """A copy of a module in normal form without its short loops of elementwise operations; None
-    where it has none.
+    where it has none.  `graph` is that of the module.
 
     A loop is short where its counter says that it has at most `MOST_TRIPS` trips.
     """
-    if not any(True for _ in _short(mlir.graph(module))):
+    if not any(True for _ in _short(graph)):
         return None
     copy = mlir.parse(module.bytecode())
     places = mlir.numbered(copy)
     with copy.op.context, ir.Location.unknown():
-        for path, trips in list(_short(mlir.graph(copy))):
+        for path, trips in list(_short(graph)):
             _unroll(places[path[:-1]].operations[path[-1]], trips)
         copy.run("canonicalize", "cse")
     return copy

@@ -1,6 +1,6 @@
 """MLIR modules: parsing, printing, and the functions in them as `Graph`s.
 
-Every module owns its context: constants live as long as that does.
+Every module keeps its context, and constants live as long as that does.
 """
 
 import re
@@ -35,7 +35,7 @@ LENGTH_BYTES = 4
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """An MLIR module of func and stablehlo operations, with its own context."""
+    """An MLIR module of func and stablehlo operations, and with it its context."""
 
     op: Any
     """jaxlib's `ir.Module`."""
@@ -50,7 +50,7 @@ class Module:
     def artifact(self) -> bytes:
         """A portable StableHLO artifact, as XLA takes it.  The module is not changed."""
         with self.op.context:
-            return portable_artifact(self.bytecode())
+            return portable_artifact(self.op)
 
     def run(self, *passes: str) -> None:
         """Runs module passes, e.g. `canonicalize`, in order.
@@ -101,6 +101,18 @@ def bytecode_of(module: Any) -> bytes:
     buffer = BytesIO()
     module.operation.write_bytecode(buffer)
     return buffer.getvalue()
+
+
+def copied(module: Any) -> Module:
+    """A copy of one of jaxlib's modules in its context, where the two share all constants."""
+    with module.context, ir.Location.unknown():
+        copy = ir.Module.create()
+        for name in module.operation.attributes:
+            copy.operation.attributes[name] = module.operation.attributes[name]
+        with ir.InsertionPoint(copy.body):
+            for operation in module.body.operations:
+                operation.operation.clone()
+        return Module(copy)
 
 
 STABLEHLO = "a StableHLO module (text, bytecode or portable artifact)"
@@ -214,15 +226,26 @@ def _marked(function: Any) -> frozenset[int]:
 
 
 class _Reader:
-    """Numbers the values of one region while its operations are read."""
+    """Numbers the values of one region while its operations are read.
 
-    def __init__(self, region: Any, outer: "_Reader | None", weights: Weights = ()) -> None:
+    Where only places are asked for (`attributes` is False), operations have no attributes: to read
+    those of constants copies all weights.
+    """
+
+    def __init__(
+        self,
+        region: Any,
+        outer: "_Reader | None",
+        weights: Weights = (),
+        attributes: bool = True,
+    ) -> None:
         if len(region.blocks) != 1:
             raise ProgramError(
                 f"expected regions of one block, got {len(region.blocks)} blocks; "
                 "lower control flow to stablehlo.while, if or case"
             )
         self.block, self.outer, self.weights = region.blocks[0], outer, weights
+        self.attributes = attributes
         self.operations = [o.operation for o in self.block.operations][:-1]
         self.ids: dict[Any, int] = {}
         self.inner: dict[tuple[int, int], _Reader] = {}
@@ -253,6 +276,8 @@ class _Reader:
         operands = tuple(self.use(v) for v in operation.operands)
         regions = tuple(self.region(index, i, r) for i, r in enumerate(operation.regions))
         results = tuple(self.define(v) for v in operation.results)
+        if not self.attributes:
+            return Op(operation.name, operands, results, (), regions)
         number = number_of(operation)
         if number is not None and number < len(self.weights):
             value = literal_of(self.types[results[0]], self.weights, number)
@@ -262,7 +287,8 @@ class _Reader:
         return Op(name, operands, results, attributes, regions)
 
     def region(self, index: int, position: int, region: Any) -> Graph:
-        reader = self.inner[index, position] = _Reader(region, self, self.weights)
+        reader = _Reader(region, self, self.weights, self.attributes)
+        self.inner[index, position] = reader
         return reader.graph()
 
 
@@ -283,7 +309,7 @@ def numbered(module: Module, function: str = "main") -> dict[tuple[int, ...], Nu
     """MLIR's operations and values by region; its path is (operation, region, ...)."""
     found: dict[tuple[int, ...], Numbered] = {}
     with module.op.context:
-        reader = _Reader(module.function(function).regions[0], None)
+        reader = _Reader(module.function(function).regions[0], None, attributes=False)
         reader.graph()
         waiting: list[tuple[tuple[int, ...], _Reader]] = [((), reader)]
         while waiting:
@@ -356,12 +382,12 @@ def _call(operation: Any) -> Call:
 
 
 def exportable(module: Module) -> bytes:
-    """The artifact as `jax.export.Exported` holds it, with the attributes it asks for."""
+    """The artifact as `jax.export.Exported` holds it, with the attributes it asks for, which the
+    module has from then on."""
     with module.op.context:
-        copy = Module(ir.Module.parse(module.bytecode()))
-        attributes = copy.op.operation.attributes
+        attributes = module.op.operation.attributes
         one = ir.IntegerAttr.get(ir.IntegerType.get_signless(32), 1)
         attributes["mhlo.num_partitions"] = attributes["mhlo.num_replicas"] = one
         attributes["jax.uses_shape_polymorphism"] = ir.BoolAttr.get(False)
-        copy.function("main").attributes["sym_visibility"] = ir.StringAttr.get("public")
-        return copy.artifact()
+        module.function("main").attributes["sym_visibility"] = ir.StringAttr.get("public")
+        return module.artifact()

@@ -5,15 +5,19 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hlotune.hlo.graph import Attribute, Literal, TensorType, numpy_dtype
 from hlotune.hlo.mlir.attributes import DIMENSION_NUMBERS, FORMS, Form, defaults
 from hlotune.hlo.mlir.versions import ir, stablehlo
 from hlotune.schedules.dtypes import BYTES, GROUPS, XLA_ALONE, has_kernels
 from hlotune.schedules.errors import ProgramError
+from hlotune.schedules.large_pages import ALIGNMENT
 
 TYPES = (*(d for d in BYTES if d not in GROUPS), *XLA_ALONE)
 """Element types that a program may have."""
+ALIGNED_BYTES = 1 << 16
+"""Constants of so many bytes lie where they are packed from as they are, without another copy."""
 
 
 def tensor_type(mlir_type: Any) -> TensorType:
@@ -149,7 +153,17 @@ def literal(value: Any) -> Literal:
     if kind.dtype == "bf16":
         return Literal(kind, _bfloat16_bytes(value), splat)
     array = np.asarray(value).astype(numpy_dtype(kind.dtype), copy=False)
-    return Literal(kind, array.reshape(-1)[:1].tobytes() if splat else array.tobytes(), splat)
+    if splat or array.nbytes < ALIGNED_BYTES:
+        return Literal(kind, array.reshape(-1)[:1].tobytes() if splat else array.tobytes(), splat)
+    return Literal(kind, _aligned_copy(array), splat)
+
+
+def _aligned_copy(array: NDArray[Any]) -> memoryview:
+    memory = np.empty(array.nbytes + ALIGNMENT, np.uint8)
+    start = -memory.ctypes.data % ALIGNMENT
+    place = memory[start : start + array.nbytes]
+    place.view(array.dtype).reshape(array.shape)[...] = array
+    return memoryview(place).toreadonly()  # type: ignore[arg-type]
 
 
 def _bfloat16_bytes(value: Any) -> bytes:

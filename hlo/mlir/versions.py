@@ -65,19 +65,19 @@ def new_context() -> Any:
     return context
 
 
-def portable_artifact(bytecode: bytes) -> bytes:
+def portable_artifact(module: Any) -> bytes:
     """A module as a StableHLO artifact that releases of the twelve weeks before this one read too;
     where it has operations that are younger than that, one that this release reads.
 
     Args:
-        bytecode: MLIR bytecode; the current context is the module's.
+        module: one of jaxlib's, whose context is the current one.  It is not changed.
     """
     age = stablehlo.StablehloCompatibilityRequirement
     for_older, for_this = portable_version(age.WEEK_12), portable_version(age.NONE)
     try:
-        artifact = write_portable_artifact(ir.Module.parse(bytecode), target=for_older)
+        artifact = write_portable_artifact(module, target=for_older)
     except RuntimeError:
-        artifact = write_portable_artifact(ir.Module.parse(bytecode), target=for_this)
+        artifact = write_portable_artifact(module, target=for_this)
     return cast(bytes, artifact)
 
 

@@ -118,11 +118,17 @@ def require_host(fingerprint: str) -> CpuTarget:
 def toolchain() -> Toolchain:
     """The versions that decide what a schedule compiles to, in this process."""
     return Toolchain(
-        jaxlib=version("jaxlib"),
+        jaxlib=_jaxlib_version(),
         llvm=host_processor.compiler_version(),
         codegen=CODEGEN_VERSION,
         xla_flags=xla_flags(),
     )
+
+
+@cache
+def _jaxlib_version() -> str:
+    """Looked up once: it is read from a file, and asked for with each kernel."""
+    return version("jaxlib")
 
 
 def xla_flags() -> str:

@@ -1,6 +1,8 @@
 """Machine code that is kept saves building it, and is used only where it is what was verified."""
 
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -109,3 +111,12 @@ def test_without_a_home_nothing_is_kept_and_nothing_is_said(
     code = code_of(site.kernel, DIRECT)
     keep(site.kernel, DIRECT, target, replacement.built_here(site.kernel, DIRECT, target))
     assert kept(site.kernel, DIRECT, target, code) is None
+
+
+def test_a_process_that_builds_nothing_does_not_import_what_builds() -> None:
+    code = "import hlotune.codegen.llvm.backend, hlotune.deploy.apply, sys; print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120
+    )
+    assert "hlotune.codegen.llvm.backend" in done.stdout.split()
+    assert "hlotune.codegen.llvm.emit" not in done.stdout.split()

@@ -16,6 +16,7 @@ from hlotune.hlo.frontends.program import Program, argument, load
 from hlotune.hlo.graph import Graph, Literal, TensorType
 from hlotune.hlo.mlir import module as mlir
 from hlotune.schedules.errors import ProgramError
+from hlotune.schedules.large_pages import ALIGNMENT
 
 pytestmark = pytest.mark.smoke
 
@@ -107,6 +108,27 @@ def test_text_bytecode_and_artifact_are_the_same_program(tmp_path: Path) -> None
         path.write_bytes(data)
         keys.add(load(path).key)
     assert len(keys) == 1
+
+
+def test_a_function_can_be_loaded_twice_and_jitted_in_between() -> None:
+    """JAX keeps what it lowered, and a program is made of a copy of that."""
+    weights = np.random.default_rng(0).normal(size=(8, 8)).astype(np.float32)
+    function = jax.jit(lambda x: jax.nn.gelu(x @ weights), donate_argnums=0)
+    x = np.ones((2, 8), np.float32)
+    first, wanted, second = load(function, x), function(jnp.ones_like(x)), load(function, x)
+    assert first.key == second.key
+    assert first.donated == second.donated == (0,)
+    np.testing.assert_allclose(jitted(second)(jnp.ones_like(x)), wanted, rtol=1e-6)
+
+
+def test_large_constants_lie_where_they_are_packed_from_without_a_copy() -> None:
+    weights = np.random.default_rng(0).normal(size=(256, 128)).astype(np.float32)
+    program = load(lambda x: x @ weights, argument("f32[2,256]"))
+    literals = [op["value"] for op in program.graph.ops if op.name == "stablehlo.constant"]
+    [literal] = [v for v in literals if isinstance(v, Literal) and not v.splat]
+    assert literal.array().ctypes.data % ALIGNMENT == 0
+    assert not literal.array().flags.writeable
+    np.testing.assert_array_equal(literal.array(), weights)
 
 
 def test_a_legacy_dot_is_a_dot_general(tmp_path: Path) -> None:
