@@ -21,6 +21,11 @@ from hlotune.schedules.targets.cpu import HOST_PLATFORM
 
 WIDE = ("f64", "i64", "ui64", "complex<f64>")
 """Element types that JAX has only where 64 bits are enabled."""
+LAPACK = "lapack_"
+"""Calls of these targets are there once JAX has imported SciPy, which takes it a quarter of a
+second: for modules of the platform `cpu` it does so, whatever they call."""
+WITHOUT_LAPACK = "cpu-without-lapack"
+"""The platform of modules that call none of these."""
 
 
 Arrange = Callable[..., tuple[Any, ...]]
@@ -146,6 +151,13 @@ def _exported(module: mlir.Module, function: mlir.Signature, platform: str) -> e
         return tuple(jnp.zeros(r.shape, r.dtype) for r in results)
 
     template = export.export(jax.jit(zeros, keep_unused=True), platforms=(platform,))(*arguments)
+    calls_lapack = any(name.startswith(LAPACK) for name in mlir.call_targets(module))
+    if platform == HOST_PLATFORM and not calls_lapack:
+        template = dataclasses.replace(
+            template,
+            platforms=(WITHOUT_LAPACK,),
+            disabled_safety_checks=(export.DisabledSafetyCheck.platform(),),
+        )
     return dataclasses.replace(
         template,
         mlir_module_serialized=mlir.exportable(module),

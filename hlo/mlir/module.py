@@ -19,6 +19,7 @@ from hlotune.hlo.mlir.versions import (
     read_portable_artifact,
     stablehlo,
 )
+from hlotune.hlo.mlir.walking import operations_in
 from hlotune.hlo.mlir.weights import Weights, literal_of, number_of
 from hlotune.schedules.errors import ProgramError
 
@@ -359,6 +360,13 @@ def calls(module: Module, target: str) -> tuple[Call, ...]:
             inner = [o.operation for r in operation.regions for b in r.blocks for o in b.operations]
             waiting += reversed(inner)
         return tuple(found)
+
+
+def call_targets(module: Module) -> set[str]:
+    """The targets of all custom calls of a module."""
+    with module.op.context:
+        found = operations_in(module.op.operation, lambda name: name == "stablehlo.custom_call")
+        return {str(ir.StringAttr(x.attributes["call_target_name"]).value) for x in found}
 
 
 def _is_call_of(operation: Any, target: str) -> bool:
