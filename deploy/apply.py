@@ -25,6 +25,7 @@ from hlotune.measure.machine.targets import toolchain
 from hlotune.measure.trial import CacheMode, require_settings
 from hlotune.measure.workers.runner import ProcessRunner
 from hlotune.schedules.errors import HlotuneError
+from hlotune.schedules.garbage import collected_later
 from hlotune.schedules.numerics import Numerics
 from hlotune.schedules.steps.schedule import Schedule
 from hlotune.schedules.targets.target import Target
@@ -161,6 +162,7 @@ def apply(
     return tuned
 
 
+@collected_later()
 def applied(
     program: Program,
     *,

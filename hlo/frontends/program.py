@@ -34,6 +34,7 @@ from hlotune.hlo.mlir.values import TYPES
 from hlotune.hlo.mlir.weights import TARGET, Weights, aligned, are_large, goes_outside, take_out
 from hlotune.hlo.sites.trip_counts import flows
 from hlotune.schedules.errors import ProgramError
+from hlotune.schedules.garbage import collected_later
 from hlotune.schedules.targets.cpu import HOST_PLATFORM
 
 
@@ -131,7 +132,8 @@ def load(
     named = {name: one_size(name, size) for name, size in (dims or {}).items()}
     arguments = example_args or tuple(argument(t, named) for t in argument_types)
     in_types = {s for t in argument_types for s in _sizes_of(t)}
-    program = _loaded(source, arguments, {n: s for n, s in named.items() if n not in in_types})
+    with collected_later():
+        program = _loaded(source, arguments, {n: s for n, s in named.items() if n not in in_types})
     told = {name: tuple(map(float, numbers)) for name, numbers in (trips or {}).items()}
     flows(program.graph, told)
     return replace(program, trips=told)
@@ -341,7 +343,7 @@ def _donated(function: Callable[..., Any], arguments: Sequence[Any]) -> tuple[in
 
 def _without_weights(traced: jax.stages.Traced) -> tuple[jax.stages.Lowered, Weights]:
     """A traced function lowered, and the weights for which that has calls: it never holds them."""
-    closed = traced.jaxpr
+    closed = _computing(traced.jaxpr)
     sizes = [getattr(c, "nbytes", 0) for c in closed.consts]
     if not are_large(sizes):
         return traced.lower(lowering_platforms=(HOST_PLATFORM,)), ()
@@ -357,6 +359,17 @@ def _without_weights(traced: jax.stages.Traced) -> tuple[jax.stages.Lowered, Wei
 
     again = jax.jit(of_weights, keep_unused=True).trace(*closed.in_avals)
     return again.lower(lowering_platforms=(HOST_PLATFORM,)), weights
+
+
+def _computing(closed: Any) -> Any:
+    """What a function computes; of one that only calls a jitted one, what that does, which has the
+    constants."""
+    while len(closed.eqns) == 1 and closed.eqns[0].primitive.name == "jit":
+        (call,), outer = closed.eqns, closed.jaxpr
+        if call.invars != outer.invars or call.outvars != outer.outvars:
+            break
+        closed = call.params["jaxpr"]
+    return closed
 
 
 def _check_no_sizes(dims: Mapping[str, int], source: str) -> None:

@@ -2,7 +2,9 @@
 
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -30,10 +32,10 @@ def printed(path: Path) -> list[str]:
     [(lambda x: jnp.sqrt(x).sum(0), "1.0 2.0 3.0"), (jnp.linalg.eigvalsh, "1.0 4.0 9.0")],
 )
 def test_lapack_is_there_for_a_program_that_calls_it(
-    tmp_path: Path, function: object, wanted: str
+    tmp_path: Path, function: Callable[..., Any], wanted: str
 ) -> None:
     path, calls = tmp_path / "program.mlir", function is jnp.linalg.eigvalsh
-    text = jax.jit(function).lower(np.eye(3, dtype=np.float32)).as_text()  # type: ignore[arg-type]
+    text = jax.jit(function).lower(np.eye(3, dtype=np.float32)).as_text()
     assert ("@lapack_" in text) == calls
     path.write_text(text, encoding="utf-8")
     assert printed(path) == [*wanted.split(), str(calls)]

@@ -75,6 +75,27 @@ def test_weights_share_the_memory_of_frozen_parameters() -> None:
 
 
 @pytest.mark.usefixtures("few_bytes")
+def test_weights_of_a_jitted_function_are_never_in_the_text_that_jax_makes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As `hlotune.jit` gives it a function, and where that was jitted already."""
+    texts: list[str] = []
+    copied = mlir.copied
+
+    def noting(module: Any) -> mlir.Module:
+        texts.append(str(module))
+        return copied(module)
+
+    monkeypatch.setattr(mlir, "copied", noting)
+    for function in (network, jax.jit(network), jax.jit(jax.jit(network))):
+        program = load(function, X)
+        assert len(program.weights) >= 2
+        assert np.allclose(jitted(program)(X), network(X), rtol=1e-5)
+    assert len(texts) == 3
+    assert all(len(text) < FIRST.nbytes for text in texts)
+
+
+@pytest.mark.usefixtures("few_bytes")
 def test_constants_of_a_file_are_taken_out_of_it(tmp_path_factory: pytest.TempPathFactory) -> None:
     path = tmp_path_factory.mktemp("weights") / "network.mlir"
     path.write_text(jax.jit(network).lower(X).as_text(), encoding="utf-8")
