@@ -208,15 +208,16 @@ def _judges(
     oracle_limit_s: float,
     f32_operands: F32Operands,
 ) -> Iterator[Judge]:
-    """One judge a set of inputs.  The oracle has for each what those before it left of its time, or
-    nothing where that is less than one of them took: it would not get through.
+    """One judge a set of inputs.  The oracle has all of its time for the first, and for each other
+    what those before it left, or an equal share where that is more: a loop may run often for some
+    inputs and seldom for others.
     """
+    share_s = oracle_limit_s / max(1, len(sets))
     left_s = oracle_limit_s
     for inputs in sets:
         start_s = time.perf_counter()
-        judge = Judge.of(program, default, inputs, left_s, f32_operands)
-        took_s = time.perf_counter() - start_s
-        left_s = left_s - took_s if left_s >= 2 * took_s else 0.0
+        judge = Judge.of(program, default, inputs, max(left_s, share_s), f32_operands)
+        left_s -= time.perf_counter() - start_s
         yield judge
 
 

@@ -1,5 +1,5 @@
-"""How far the default compiler lags behind what the machine could do, at a guess, by the kernel's
-text alone: which kernels are opened first hangs on it.
+"""How far XLA on a CPU lags behind what the machine could do, at a guess, by a kernel's text alone:
+which kernels are opened first hangs on it.
 """
 
 from collections.abc import Sequence
@@ -25,8 +25,8 @@ DEEP_LAG = 5.0
 PRODUCT_LAG = 1.15
 """XLA's products of f32 are near the peak themselves, and those of single rows near the memory."""
 FEW_ROWS_LAG, FEW_ROWS = 4.0, 48
-"""Those of up to so many rows, and more than one, put the other matrix into an order of their own,
-which takes longer than the arithmetic."""
+"""Those of up to so many rows or columns, and more than one, put the other matrix into an order of
+their own, which takes longer than the arithmetic."""
 NARROW_LAG = 2.5
 """Products of other types: XLA widens them."""
 SEVERAL_LAG = 4.0
@@ -37,7 +37,7 @@ OTHER_LAG = 1.5
 
 
 def default_lag(graph: Graph) -> float:
-    """How many times the roofline of a kernel the default compiler takes, at a guess."""
+    """How many times the roofline of a kernel XLA takes on a CPU, at a guess."""
     if convolutions := [op for op in graph.ops if op.name == CONVOLUTION]:
         return max(_of_convolution(op, graph) for op in convolutions)
     products = [op for op in graph.ops if op.name == PRODUCT]

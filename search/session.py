@@ -263,8 +263,7 @@ class Session:
                 return self._contest_or_none(n, task, recorded[n], before[n])
 
             def turn(task: Task) -> tuple[bool, float]:
-                least_s = self._least_s(task)
-                share = promised(least_s * task.default_lag, least_s, task.weight)
+                share = promised(self._guess_s(task), self._least_s(task), task.weight)
                 return before[numbers[task.kernel]] is None, -share
 
             early_s = DEFAULTS_SHARE * (self.limits.seconds or inf)
@@ -336,13 +335,17 @@ class Session:
         return known_trials(self.database, kernel, kernels, self.run, self.numerics, self.under)
 
     def _least_s(self, task: Task) -> float:
-        """The least time that a call of a kernel takes, by its arithmetic and by its bytes."""
+        """The least time that a call of a kernel takes; 0 where nobody knows."""
+        limit = limit_of(task.flops, task.moved_bytes, task.dtype, self.target, self.peaks())
+        return limit.time_s if limit else 0.0
+
+    def _guess_s(self, task: Task) -> float:
+        """What the default takes for a call, at a guess, as if all bytes came from memory."""
         peaks = self.peaks()
-        limit = limit_of(task.flops, task.moved_bytes, task.dtype, self.target, peaks)
-        if limit is None:
+        if not peaks.read_bytes_per_s:
             return 0.0
         read_s = task.moved_bytes / peaks.read_bytes_per_s
-        return max(limit.compute_s, read_s)
+        return task.default_lag * max(self._least_s(task), read_s)
 
     def _contest_or_none(
         self, group: int, task: Task, recorded: Sequence[Trial], before_s: float | None

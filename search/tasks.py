@@ -21,7 +21,7 @@ from hlotune.schedules.targets.cpu import CpuTarget
 from hlotune.schedules.targets.kinds import CPU, GPU, TPU
 from hlotune.schedules.targets.machine_rates import COMMON
 from hlotune.schedules.targets.target import Kind, Target
-from hlotune.search.default_lag import default_lag
+from hlotune.search.default_lag import OTHER_LAG, default_lag
 from hlotune.search.learning.gpu_spaces import guessed_space
 
 LOOKING_UP = frozenset({"stablehlo.gather", "stablehlo.dynamic_slice"})
@@ -146,7 +146,7 @@ def task_of(site: Site, target: Target, numerics: Numerics) -> Task:
     graph = graph_of(site.kernel)
     compute = compute_of(graph)
     space = searched(compute, target, numerics)
-    lag = default_lag(graph)
+    lag = default_lag(graph) if target.kind == CPU else OTHER_LAG
     return Task(site.kernel, site.label, site.weight, compute, space, default_lag=lag)
 
 

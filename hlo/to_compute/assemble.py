@@ -43,8 +43,9 @@ from hlotune.schedules.ir.expr import Affine, Apply, Const, Expr, Load, distinct
 from hlotune.schedules.ir.monoids import SUM
 from hlotune.schedules.ir.split_stored import split_stored
 
-MOST_KEPT = 1 << 14
-"""Elements of an operand up to which one thread computes a prologue ahead in no time."""
+MOST_AHEAD = {"stablehlo.dot_general": 1 << 20, "stablehlo.convolution": 1 << 14}
+"""Elements of an operand up to which a prologue is computed ahead.  More of a product are more
+likely weights; a convolution's are read by windows where they are."""
 MANY_USES = 256
 """Times that a sum uses each element from which on."""
 LONG_PROLOGUE = 2
@@ -128,15 +129,15 @@ class _Operand:
 
 
 def _repays_a_stage(
-    expr: Expr, elements: int, extents: Mapping[str, int], places: Sequence[Place]
+    op: Op, expr: Expr, elements: int, extents: Mapping[str, int], places: Sequence[Place]
 ) -> bool:
-    """Whether the prologue of a few numbers, each used very often, is computed once a call.
+    """Whether the prologue of numbers that are each used very often is computed once a call.
 
     In the sum it would be computed again for every register tile, beside few multiply-adds.
     """
     walked = {a for p in places for a in p.index.coefficients}
     uses = prod(n for a, n in extents.items() if a not in walked)
-    few = elements <= MOST_KEPT and uses >= MANY_USES
+    few = elements <= MOST_AHEAD[op.name] and uses >= MANY_USES
     return few and distinct_operations((expr,)) >= LONG_PROLOGUE
 
 
@@ -167,7 +168,7 @@ class _AroundContraction(Assembly):
             return
         start = Domain.of(terms.parallel, terms.reduce)
         pairs = zip(op.operands, terms.places, strict=True)
-        operands = [self.operand(v, p, start.extents) for v, p in pairs]
+        operands = [self.operand(op, v, p, start.extents) for v, p in pairs]
         domain, factors, outputs = start.settle(
             lambda d: (d, [x.at(d) for x in operands], self.outputs(op, terms, d))
         )
@@ -231,7 +232,7 @@ class _AroundContraction(Assembly):
         return domain, self.hoist(expr, tuple(a for a in domain.parallel if a.extent > 1))
 
     def operand(
-        self, value: int, places: tuple[Place, ...], extents: Mapping[str, int]
+        self, op: Op, value: int, places: tuple[Place, ...], extents: Mapping[str, int]
     ) -> _Operand:
         """An operand, its prologue in a stage of its own where padding must come after it, where
         phases could not leave out what it makes of inserted zeros, or where that saves time."""
@@ -251,7 +252,7 @@ class _AroundContraction(Assembly):
             and all(walks_alone(expr, a) for a in padded)
             and not (dilated and not is_zero_of_zeros(expr))
         )
-        if after_padding or _repays_a_stage(expr, prod(kind.shape), extents, places):
+        if after_padding or _repays_a_stage(op, expr, kind.elements, extents, places):
             name = self.temporary("pre", kind.shape, kind.dtype)
             self.materialise(name, kind.dtype, domain, expr)
             domain = Domain.of(dimensions(kind.shape), units=True)

@@ -1,8 +1,9 @@
 """Shares a budget among the kernels of a program: which kernel gets the next batch, and how large.
 
-These are pure functions of what has been recorded, so that a run that is resumed makes the same
-choices.  All kernels get one batch first; then, as in the order of these, each batch goes where a
-second of tuning promises to save most of the program's time.
+These are pure functions of what has been recorded and of the machine's peaks, so that a run that is
+resumed makes the same choices while these are measured alike.  All kernels get one batch first;
+then, as in the order of these, each batch goes where a second of tuning promises to save most of
+the program's time.
 """
 
 import re
