@@ -14,7 +14,7 @@ from hlotune.measure.machine.targets import TARGETS, host_target
 from hlotune.measure.verification.references import References
 from hlotune.measure.verification.verify import Verdict, verify
 from hlotune.schedules.algorithms.replay import replay
-from hlotune.schedules.spaces.cpu_contraction.sketch import Tiling
+from hlotune.schedules.spaces.cpu_contraction.sketch import Tiling, packs_at_load, streams_of
 from hlotune.schedules.targets.cpu import CpuTarget
 from tests.support.computes import (
     REAL,
@@ -202,11 +202,19 @@ def test_one_row_reads_four_panels_of_packed_weights_side_by_side() -> None:
 
 @pytest.mark.parametrize(("vectors", "streams"), [(6, 2), (6, 3), (4, 4), (2, 2), (5, 4)])
 def test_panels_side_by_side_give_what_the_oracle_gives(vectors: int, streams: int) -> None:
-    case, target = named("frozen row"), host_target()
+    """Whatever the caches and threads of the host: its weights lie beyond the second cache of this
+    target, whose two threads each have some vectors of every stream.  Five vectors are not four
+    equal panels: they are read as one stream.
+    """
+    case, target = named("frozen row"), replace(host_target(), l2_bytes=512 << 10, threads=2)
     space = case.space(target)
     config = space.heuristic()
     space.knobs.put(config, "register", np.array([1, vectors][-len(space.contraction.parallel) :]))
     space.knobs.put(config, "streams", np.array([streams]))
+    tiling, sketch = space.tiling(config), space.sketches[config[0]]
+    assert packs_at_load(sketch)
+    assert (tiling.register[sketch.vector], tiling.streams) == (vectors, streams)
+    assert streams_of(sketch, tiling) == (streams if vectors % streams == 0 else 1)
     built = build(case.compute, space.schedule(config), target)
     references = References(case.site.kernel)
     assert isinstance(verify(references.kernel, built, references=references), Verdict)
