@@ -28,6 +28,7 @@ from hlotune.schedules.spaces.cpu_rows.streams import (
     reads_neighbours,
 )
 from hlotune.schedules.spaces.cpu_rows.view import RowsKnobs
+from hlotune.schedules.targets.cpu import CpuTarget
 from hlotune.schedules.targets.machine_rates import MachineRates
 
 REPAYS_WAKING = 4
@@ -40,8 +41,9 @@ PIECE_BYTES = 1024
 norm do: memory is read in order only where the pieces of neighbouring rows are taken together."""
 ROWS_IN_LANES = 2
 """Rows whose reductions along the lanes are written out together."""
-LONG_ROW = 32
-"""Vectors of a row from which on it is reduced alone, as one stream from memory."""
+LONG_ROW, WIDE_VECTOR, LONG_ROW_OF_WIDE = 32, 64, 128
+"""Vectors of a row from which on it is reduced alone, as one stream from memory: the first where
+vectors have 32 bytes or less, as was measured with AVX2, the last for wider ones, with AVX-512."""
 ROWS_IN_SCANS = 4
 """Rows that are accumulated along the lanes together: each waits for its own carry."""
 MANY_OPERATIONS = 8
@@ -124,7 +126,7 @@ def _body(space: RowsKnobs, stage: Stage, form: Form, lanes: int) -> tuple[int, 
         if stage.scans:
             return 1, min(ROWS_IN_SCANS, max(1, rows)), 1
         beside = max(ROWS_IN_LANES, CHAINS // across if across < CHAINS else 1)
-        rows = 1 if across >= LONG_ROW else min(beside, max(1, rows))
+        rows = 1 if across >= long_row(space.target) else min(beside, max(1, rows))
         held = len(stage.stores) + (1 if len(stage.loads) < MANY_LOADS else 2)
         most = max(1, (space.target.vector_registers - 2) // held // rows)
         many = stage.flops > MANY_OPERATIONS * stage.points
@@ -142,6 +144,11 @@ def _body(space: RowsKnobs, stage: Stage, form: Form, lanes: int) -> tuple[int, 
     beside = 2 if many else space.target.rates.add_latency
     rows = min(stage.extents[form.row], beside // across) if form.row else 1
     return min(across, beside), max(1, rows), 1
+
+
+def long_row(target: CpuTarget) -> int:
+    """Vectors of a row from which on it is reduced alone."""
+    return LONG_ROW_OF_WIDE if target.vector_bytes >= WIDE_VECTOR else LONG_ROW
 
 
 def is_window(stage: Stage) -> bool:

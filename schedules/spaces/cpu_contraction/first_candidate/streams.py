@@ -1,7 +1,10 @@
-"""Packed weights that come from memory and are used once: several panels are read side by side.
+"""Packed weights that the second cache does not hold and that are used once: several panels are
+read side by side.
 
-A product of one row reads each panel once, one line behind the other.  A core asks memory for more
-lines at a time where it goes along several streams, up to about four.
+A product of one row reads each panel once, one line behind the other.  A core asks the third cache
+or memory for more lines at a time where it goes along several streams, up to about four.
+"Does not hold" means that they have more bytes than the second cache, so that they come from the
+third one, or from memory where that is smaller too.
 """
 
 import numpy as np
@@ -21,13 +24,14 @@ from hlotune.schedules.targets.cpu import CpuTarget
 STREAMS = (1, 2, 3, 4)
 """Panels that a register tile may read side by side."""
 BEST = 4
-"""Of one vector each."""
+"""Of one vector each.  This and the next number were measured with AVX2, with vectors of 32 bytes;
+for wider ones they are a guess."""
 UNROLLED = 8
 """Steps of the reduction: with them each stream has some lines in one iteration."""
 
 
 def has_streams(c: Contraction, target: CpuTarget) -> bool:
-    """Whether memory may be waited for: a constant beyond the second cache that is used little."""
+    """Whether a constant that is used little has more bytes than the second cache."""
     return any(_comes_once(c, target, x) for x in c.operands)
 
 
