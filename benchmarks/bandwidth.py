@@ -5,7 +5,8 @@
 Each case runs its first candidates, one of each algorithm, in turns with a loop on all threads
 that reads as many bytes and does nothing with them: what memory gives changes from minute to minute
 on a shared machine.  The loop walks one, two or four streams a thread, as many as are fastest.
-Each candidate is held against the oracle first.
+Each candidate is held against the oracle first.  A share may pass 100 %: a kernel may go along
+other streams than the loop does.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Functions of floats by tables of sixteen intervals, which a vector of sixteen lanes looks up.
+"""Functions of floats by tables of sixteen or eight intervals, which as many lanes look up at once.
 
 On targets with AVX-512 a lookup of sixteen lanes in a table of sixteen numbers is one instruction,
 on those with AVX2 one of eight lanes in a table of eight.  Vectors of other lengths are taken in
@@ -7,7 +7,7 @@ same bits.
 """
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from hlotune.codegen.llvm.math.vector_builder import WIDTH, Lanes
 
@@ -28,7 +28,12 @@ def has_lookups(t: Lanes) -> bool:
 
 def has_short_lookups(t: Lanes) -> bool:
     """Whether lookups are of eight lanes in tables of eight numbers."""
-    return t.element == "float" and SHORT_FEATURE in t.f.module.features and not has_lookups(t)
+    return t.element == "float" and looks_up_eight(t.f.module.features)
+
+
+def looks_up_eight(features: Collection[str]) -> bool:
+    """Whether a target with these features has lookups of eight lanes, and none of sixteen."""
+    return SHORT_FEATURE in features and FEATURE not in features
 
 
 def looked_up(t: Lanes, name: str, columns: Sequence[Sequence[float]], index: str) -> list[str]:
