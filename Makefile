@@ -7,8 +7,9 @@ OLDEST := .venv-oldest/bin
 ENVIRONMENT := .ci/environment .ci/interpreter pyproject.toml constraints.txt constraints-oldest.txt
 DEMO_DB := build/demo.db
 
-# The suite starts hundreds of processes, which compile every module anew where none may be kept.
-unexport PYTHONDONTWRITEBYTECODE
+# The suite starts hundreds of processes, which would compile every module anew where a variable of
+# the environment forbids to keep what was compiled: targets that run it do without that variable.
+KEEPING_MODULES := env -u PYTHONDONTWRITEBYTECODE
 # Tests of a file stay in one process, which has what they share, until the other one has nothing left.
 TWO_AT_ONCE := -n 2 --dist worksteal
 
@@ -59,7 +60,7 @@ demo: setup
 	@echo "the report of this run, for any browser: $(CURDIR)/build/report.html"
 
 test: lint types
-	$(PYTHON) -m pytest $(TWO_AT_ONCE) -m "not slow and not torch and not browser and not frameworks and not aot"
+	$(KEEPING_MODULES) $(PYTHON) -m pytest $(TWO_AT_ONCE) -m "not slow and not torch and not browser and not frameworks and not aot"
 
 # The documentation as a site, build/docs/index.html, in an environment of its own.
 docs: .venv-docs/.installed
@@ -86,10 +87,10 @@ test-aot: .venv-aot/.installed
 
 # The whole suite in the oldest environment; `test-torch` runs there what CI does.
 test-oldest: types-oldest
-	$(OLDEST)/python -m pytest $(TWO_AT_ONCE) -m "not slow and not browser and not frameworks and not aot"
+	$(KEEPING_MODULES) $(OLDEST)/python -m pytest $(TWO_AT_ONCE) -m "not slow and not browser and not frameworks and not aot"
 
 test-torch: types-oldest
-	$(OLDEST)/python -m pytest $(TWO_AT_ONCE) -m "not slow and (torch or smoke)"
+	$(KEEPING_MODULES) $(OLDEST)/python -m pytest $(TWO_AT_ONCE) -m "not slow and (torch or smoke)"
 
 # Programs of Keras, flax, equinox and haiku, and models that ONNX Runtime and OpenVINO run, in an
 # environment of its own: these bring some thirty packages that nothing else needs.
@@ -112,8 +113,8 @@ types-oldest: setup-oldest
 	$(OLDEST)/python -m mypy
 
 slow: setup setup-oldest
-	$(PYTHON) -m pytest -m "slow and not torch"
-	$(OLDEST)/python -m pytest -m "slow and (torch or smoke)"
+	$(KEEPING_MODULES) $(PYTHON) -m pytest -m "slow and not torch"
+	$(KEEPING_MODULES) $(OLDEST)/python -m pytest -m "slow and (torch or smoke)"
 
 # The models that come with the package, from the recorded trials that do.
 model: setup-oldest
