@@ -1,6 +1,10 @@
 """Commands of `tune` as processes of their own, which begin with what takes long imported already.
 
-A server imports the rooms once, starts no thread and no backend, and is forked for each command.
+A server imports the rooms once, starts no backend, and is forked for each command.  What a fresh
+process does is not tested so: that a command itself imports what it needs, how it begins by
+`python -m hlotune`, and how an interpreter ends, as a forked process leaves without that.
+`tests/cli/test_fresh_commands.py` begins `run`, `bench`, and `apply` from nothing,
+`tests/cli/test_streams.py` commands that read records, and `tests/project/test_face.py` `targets`.
 """
 
 import multiprocessing
