@@ -1,5 +1,6 @@
 """Cost models whose library is not installed say so in one line, and how to install it."""
 
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -10,10 +11,10 @@ from hlotune.costmodel import pretrained
 from tests.support.tree import ROOT
 
 WITHOUT = """
-import sys
+import shlex, sys
 sys.modules.update(dict.fromkeys(sys.argv[1].split(",")))  # importing one of these fails now
 from hlotune.cli.main import run_command
-sys.exit(min(run_command(command.split()) for command in sys.argv[2:]))
+sys.exit(min(run_command(shlex.split(command)) for command in sys.argv[2:]))
 """
 PRODUCT = """
 import jax.numpy as jnp
@@ -24,8 +25,8 @@ def model():
 
 
 def tune(without: str, *commands: str) -> subprocess.CompletedProcess[str]:
-    """Commands of `tune` in a process in which some libraries, with commas between, are not
-    installed; it ends with the least of their exit codes.
+    """Commands of `tune`, quoted as for a shell, in a process in which some libraries, with commas
+    between, are not installed; it ends with the least of their exit codes.
     """
     return subprocess.run(
         [sys.executable, "-c", WITHOUT, without, *commands],
@@ -35,9 +36,12 @@ def tune(without: str, *commands: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def run(tmp_path: Path) -> str:
-    """The command that tunes a tiny product."""
-    (tmp_path / "product.py").write_text(PRODUCT, encoding="utf-8")
-    return f"run {tmp_path}/product.py:model --trials 2 --database {tmp_path}/t.db"
+    """The command that tunes a tiny product, in a folder whose name is two words."""
+    product = tmp_path / "tiny product" / "product.py"
+    product.parent.mkdir()
+    product.write_text(PRODUCT, encoding="utf-8")
+    options = ("--trials", "2", "--database", str(tmp_path / "t.db"))
+    return shlex.join(("run", f"{product}:model", *options))
 
 
 def test_networks_without_torch_name_the_command_that_installs_it(run: str, tmp_path: Path) -> None:
@@ -65,7 +69,8 @@ def test_trees_without_xgboost_name_the_command_that_installs_it(run: str, tmp_p
 
 def test_exporting_trees_without_xgboost_names_the_command_that_installs_it(tmp_path: Path) -> None:
     source, out = pretrained.shipped("trees"), tmp_path / "trees.json"
-    done = tune("xgboost", f"model export --file {source} -o {out}")
+    words = ("model", "export", "--file", str(source), "-o", str(out))
+    done = tune("xgboost", shlex.join(words))
     assert done.returncode == 2
     assert "trees needs the library xgboost, which is not installed" in done.stderr
     assert not out.exists()
