@@ -461,3 +461,13 @@ def test_groups_of_channels_that_lie_together_are_what_the_stages_say() -> None:
     space = rows_space(compute)
     for config in (space.heuristic(), *space.sample(4, np.random.default_rng(0))):
         check(compute, space, config)
+
+
+@pytest.mark.parametrize(("target", "long"), [("znver4", 2048), ("x86-64-v3", 256)])
+def test_long_rows_are_reduced_alone_wide_vectors_from_more_of_them_on(
+    target: str, long: int
+) -> None:
+    """From 128 vectors of 64 bytes on, and from 32 of 32 bytes."""
+    for columns, rows in ((long, 1), (long // 2, 2)):
+        space = rows_space_of(softmax(512, columns), TARGETS[target])
+        assert space.values(space.heuristic()[None], "rows", "top")[0] == rows
