@@ -125,7 +125,7 @@ def moved_line(event: Moved) -> str:
 
 def whole_text(event: Finished) -> str:
     if event.speedup is None or event.speedup_low is None or event.speedup_high is None:
-        return ""
+        return event.unproven
     return ratio_text(event.speedup, event.speedup_low, event.speedup_high)
 
 

@@ -7,7 +7,7 @@ in every call of both.
 
 import math
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from statistics import median
 from typing import Any
@@ -20,11 +20,13 @@ from hlotune.deploy.apply import Explanation, TunedFunction
 from hlotune.deploy.bisection import SHORTFALL, Shortfall, culprits, shortfalls
 from hlotune.deploy.flat_calls import called_once, to_give_away
 from hlotune.deploy.inputs import Inputs, example_inputs, tame_inputs
+from hlotune.deploy.long_calls import Watched
 from hlotune.deploy.replacement import Replacement, assembled
-from hlotune.deploy.timer import SAMPLE_S, Function, Timer
+from hlotune.deploy.timer import FEWEST_PAIRS, SAMPLE_S, Function, Timer
 from hlotune.hlo.calling.callable import jitted
 from hlotune.hlo.frontends.program import Program
 from hlotune.hlo.mlir.compile_times import compiling
+from hlotune.measure.machine.affinity import has_all
 from hlotune.measure.machine.machine_lock import Turns
 from hlotune.measure.timing.comparison import Ratio, ratio, shared, speedup
 from hlotune.measure.timing.modes import fast_time_s, slow_time_s, without_slow_mode
@@ -162,6 +164,8 @@ class Prepared:
     """What the default's first call took: XLA compiles it then."""
     call_s: float
     """What one call of the default takes."""
+    is_sample: bool = False
+    """Whether that call was made on the inputs that both sides are timed on, and takes long."""
 
     @property
     def variant_s(self) -> float:
@@ -186,7 +190,8 @@ def prepared(
     with compiling() as spent:
         compile_s, results = _timed_call(program, default, example)
     call_s = compile_s - spent.seconds
-    if not spent.seconds or call_s < ONCE_S:
+    is_long = bool(spent.seconds) and call_s >= ONCE_S
+    if not is_long:
         call_s, _ = _timed_call(program, default, example)
     taming_s = max(LEAST_TAMING_S, TAMING * oracle_limit_s)
     known = replace(example, results=results)
@@ -198,6 +203,7 @@ def prepared(
         judges=tuple(_judges(program, default, sets, oracle_limit_s, _f32_operands(target))),
         compile_s=compile_s,
         call_s=call_s,
+        is_sample=is_long and sets[0].values is example.values,
     )
 
 
@@ -273,18 +279,24 @@ def compared(
     pairs: int = 30,
     limit_s: float = 60.0,
     turns: Turns | None = None,
+    left_s: Callable[[], float] | None = None,
 ) -> BenchResult:
     """Does what `bench` does, with a program that is prepared.
 
     Where the kernels are built for fewer threads than there are processors, both sides run on so
-    many processors.
+    many processors.  Where calls take long, and `left_s` says how many seconds are left, no call
+    is made for which there are too few; then there may be too few to prove anything.
     """
     program, turns = ready.program, turns or Turns()
+    watched = Watched(tuned, tuned.target.platform)
     with turns.alone():
-        accuracy = judged(tuned, ready.judges)
+        accuracy = judged(tuned, ready.judges, watched)
     timer = Timer(program, ready.inputs, tuned.target, limit_s, turns)
-    is_warm = ready.call_s >= ONCE_S  # both were called as the results were compared
-    calls, default_s, tuned_s = timer.paired(ready.default, tuned, pairs, is_warm=is_warm)
+    is_long = ready.call_s >= ONCE_S  # both were called as the results were compared
+    if is_long and left_s is not None:
+        calls, default_s, tuned_s = _in_time(ready, tuned, timer, pairs, watched.first_s, left_s)
+    else:
+        calls, default_s, tuned_s = timer.paired(ready.default, tuned, pairs, is_warm=is_long)
     result = BenchResult(
         program=program.name,
         default_s=default_s,
@@ -303,6 +315,27 @@ def compared(
     confidence = shared(max(1, len(suspects)))
     slower = {s for s in suspects if _is_slower(s, confidence, tuned, ready, timer)}
     return replace(result, shortfalls=tuple(replace(s, is_slower=s in slower) for s in found))
+
+
+def _in_time(
+    ready: Prepared,
+    tuned: TunedFunction,
+    timer: Timer,
+    pairs: int,
+    first_s: float | None,
+    left_s: Callable[[], float],
+) -> tuple[int, tuple[float, ...], tuple[float, ...]]:
+    """Calls a sample, and samples of both, where calls take long and time is limited.
+
+    Where there is time for so many rounds that single ones may disagree, there are as many as fit.
+    """
+    expected_s = ready.call_s, first_s or ready.call_s
+    rounds = int(left_s() / sum(expected_s))
+    if rounds >= FEWEST_PAIRS:
+        return timer.paired(ready.default, tuned, min(pairs, rounds), is_warm=True)
+    is_sample = ready.is_sample and has_all(tuned.target.host_threads)
+    made = expected_s if is_sample and first_s else None
+    return 1, *timer.rounds((ready.default, tuned), left_s, made, expected_s)
 
 
 def checked_whole(
@@ -334,11 +367,16 @@ def checked(
     return judged(tuned, _judges(program, default, sets, oracle_limit_s, rounded))
 
 
-def judged(tuned: TunedFunction, judges: Iterable[Judge]) -> tuple[Accuracy, ...]:
-    """What one judge after the other says; raises WrongResult as `checked` does."""
+def judged(
+    tuned: TunedFunction, judges: Iterable[Judge], function: Function | None = None
+) -> tuple[Accuracy, ...]:
+    """What one judge after the other says; raises WrongResult as `checked` does.
+
+    `function` is called in place of the tuned program, and does what that does.
+    """
     found: list[Accuracy] = []
     for judge in judges:
-        verdicts = judge.judge(tuned, tuned.numerics)
+        verdicts = judge.judge(function or tuned, tuned.numerics)
         wrong = next((v for v in verdicts if v.wrong), None)
         if wrong:
             raise _wrong_result(judge, tuned, wrong)

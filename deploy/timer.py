@@ -10,11 +10,11 @@ import jax
 
 from hlotune.deploy.flat_calls import called_once, to_give_away
 from hlotune.deploy.inputs import Inputs
+from hlotune.deploy.long_calls import FEWEST_LONG_PAIRS, Sides, rounds_in
 from hlotune.hlo.calling.callable import device_of
 from hlotune.hlo.frontends.program import Program
 from hlotune.measure.machine.affinity import pinned
 from hlotune.measure.machine.machine_lock import Turns
-from hlotune.measure.timing.comparison import fewest_long_pairs
 from hlotune.measure.timing.core_sharing_probe import apart_of
 from hlotune.measure.timing.timing import ONCE_S, is_seldom, steady
 from hlotune.schedules.targets.target import Target
@@ -24,8 +24,6 @@ SAMPLE_S = 1e-3
 """Calls shorter than this are timed several at a time."""
 FEWEST_PAIRS = 6
 """Below, no interval of short calls has 95 % confidence."""
-FEWEST_LONG_PAIRS = fewest_long_pairs()
-"""The same where calls of the default take long."""
 
 Function = Callable[..., Any]
 
@@ -64,6 +62,21 @@ class Timer:
         with self.turns.alone(), pinned(self.threads):
             warm_s = [SAMPLE_S] if is_warm else self._warm_s((default, tuned))
             return self._paired((default, tuned), pairs, min(warm_s))
+
+    def rounds(
+        self,
+        both: tuple[Function, Function],
+        left_s: Callable[[], float],
+        made: tuple[float, float] | None,
+        expected_s: tuple[float, float],
+    ) -> Sides:
+        """Seconds of calls of both that take long, in `left_s` as `long_calls.rounds_in` has it."""
+
+        def sample(k: int) -> float:
+            return steady(partial(self.sample, both[k], 1), self.apart)
+
+        with self.turns.alone(), pinned(self.threads):
+            return rounds_in(left_s, sample, made, expected_s)
 
     def _warm_s(self, both: tuple[Function, Function]) -> list[float]:
         """Seconds of calls that warm up; of long ones, one is enough."""

@@ -129,6 +129,8 @@ class Finished:
     """The part of it for which the process was suspended."""
     overrun: str = ""
     """By how much the run missed its budget, and where; nothing where it kept it."""
+    unproven: str = ""
+    """What the whole program took where there was time for too few calls to prove a difference."""
 
 
 Event = (

@@ -73,6 +73,8 @@ class TuneResult:
     """Whole program, default / tuned; None where it was not measured."""
     speedup_low: float | None = None
     speedup_high: float | None = None
+    unproven: str = ""
+    """What the whole program took where there was time for too few calls to prove a difference."""
     interrupted: bool = False
     skipped: tuple[tuple[str, str], ...] = ()
     """Label and reason of kernels that stayed with the default compiler without a search or a

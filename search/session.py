@@ -220,7 +220,8 @@ class Session:
         left_s = (self.limits.seconds or inf) - self.passed_s
         if also and self._reserve.whole_s(0.0) > left_s:
             return None
-        return self.whole.compare(self._reserve.timing_s(self.passed_s), self._oracle_s, also)
+        timing_s, left = self._reserve.ending(lambda: self.passed_s)
+        return self.whole.compare(timing_s, self._oracle_s, also, left)
 
     def _prepare_whole(self) -> None:
         """Prepares the whole program behind the first batch, so that what is left for the others is

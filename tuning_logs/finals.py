@@ -94,6 +94,8 @@ class Whole:
     """Keys of kernels without which the program is proven faster; in no summary."""
     falls_short: bool = False
     """Whether it gains less than half of what its kernels promise; in no summary."""
+    unproven: str = ""
+    """What it took where there was time for too few calls to prove a difference."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,5 +128,7 @@ class Summary:
     """
     wrong_default: str = ""
     """How results of the default program do not agree with the oracle, where they do not."""
+    unproven: str = ""
+    """What the whole program took where there was time for too few calls to prove a difference."""
     skipped: tuple[tuple[str, str], ...] = ()
     """Label and reason of each kernel that was left alone, or whose search ended early."""

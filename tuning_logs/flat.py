@@ -52,7 +52,7 @@ def _csv_row(found: Evidence, kernel: KernelEvidence) -> Sequence[object]:
 def to_markdown(found: Evidence) -> str:
     """The verdict, a table of the kernels, and where the figures come from."""
     report, whole = found.report, found.report.whole
-    verdict = "The whole program was not timed."
+    verdict = f"Whole program: {as_words(report.unproven or 'not timed')}."
     if whole:
         verdict = (
             f"Whole program: default {time_text(whole.default_s)}, tuned "

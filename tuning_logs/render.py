@@ -330,7 +330,7 @@ def _listed(labels: Sequence[str]) -> str:
 
 def _whole(report: Report) -> Text:
     if report.whole is None:
-        return Text(f"whole program: not timed{_error(report)}\n")
+        return Text(f"whole program: {report.unproven or 'not timed'}{_error(report)}\n")
     return Text(f"whole program: {_speedup_text(report.whole)}{_error(report)}\n")
 
 

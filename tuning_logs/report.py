@@ -112,6 +112,8 @@ class Report:
     """The default's, of the same result; None where the tuned result was held against it."""
     wrong_default: str = ""
     """How results of the default program do not agree with the reference, where they do not."""
+    unproven: str = ""
+    """What the whole program took where there was time for too few calls to prove a difference."""
     skipped: tuple[SkippedKernel, ...] = ()
     """Kernels that were left to the default compiler without a search or a comparison, and those
     whose search ended early."""
@@ -166,6 +168,7 @@ def report(database: Database, name: str) -> Report:
         relative_error=summary.error if summary else None,
         default_relative_error=summary.default_error if summary else None,
         wrong_default=summary.wrong_default if summary else "",
+        unproven=summary.unproven if summary else "",
         skipped=tuple(SkippedKernel(*skip) for skip in summary.skipped) if summary else (),
         notes=rows.notes_of(run["notes"]),
         best_options=best_options(database, run),

@@ -18,7 +18,7 @@ def pinned(threads: int) -> Iterator[None]:
     the system does not let a process choose.
     """
     processors = _processors()
-    if threads >= len(processors):
+    if has_all(threads):
         yield
         return
     if not _THREADS.is_dir():
@@ -35,6 +35,11 @@ def pinned(threads: int) -> Iterator[None]:
     finally:
         for thread in _threads():
             _bind(thread, before.get(thread, set(processors)))
+
+
+def has_all(threads: int) -> bool:
+    """Whether so many threads have every processor that this process may use."""
+    return threads >= len(_processors())
 
 
 def _processors() -> list[int]:

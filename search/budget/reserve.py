@@ -7,13 +7,13 @@ is left when its turn comes.  Each final says how long the others will take, and
 need is for batches again.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import inf, isfinite
 from statistics import mean, median
 
 from hlotune.measure.timing.timing import CLEARLY, SELDOM
-from hlotune.search.budget.budget import DEFAULT_BUDGET_S, WHOLE_SHARE
+from hlotune.search.budget.budget import CLOSING_SHARE, DEFAULT_BUDGET_S, WHOLE_SHARE
 from hlotune.search.budget.closing_costs import Costs, Due, building_s, finals_s
 from hlotune.search.budget.spending import Contest, Decided
 from hlotune.search.finals.closing import Comparing
@@ -59,8 +59,8 @@ class Reserve:
         certain_s = sum(s for c, s in left if has_champion(c))
         waiting = [s for c, s in left if not has_champion(c)]
         usual_s = mean([s for _, s in left or each]) if each else 0.0
-        timing_s = WHOLE_SHARE * (self.budget_s or 0.0)
-        return Due(certain_s + self.whole_s(timing_s), max(waiting, default=usual_s))
+        whole_s = self.whole_s(WHOLE_SHARE * (self.budget_s or 0.0), certain_s)
+        return Due(certain_s + whole_s, max(waiting, default=usual_s))
 
     @property
     def _pace(self) -> float:
@@ -71,37 +71,53 @@ class Reserve:
     def all_s(self) -> float:
         """The seconds that are due if each kernel has a champion."""
         each = self._finals_s(self.contests, PUT_BY_PAIRS)
-        return sum(each) + self.whole_s(WHOLE_SHARE * (self.budget_s or 0.0))
+        finals_s = sum(each)
+        return finals_s + self.whole_s(WHOLE_SHARE * (self.budget_s or 0.0), finals_s)
 
-    def whole_s(self, timing_s: float) -> float:
+    def whole_s(self, timing_s: float, finals_s: float | None = None) -> float:
         """The seconds for the whole program, with champions where there are some, and for what
         follows.
+
+        Where `finals_s` says what finals still take, a program of long calls has as few calls as
+        leave closing a quarter of the budget.
         """
-        building = building_s([costs(c, PAIRS) for c in self.contests if has_champion(c)])
         champions = [c for c in self.contests if has_champion(c)]
+        building = building_s([costs(c, PAIRS) for c in champions])
         saved_s = sum(c.task.weight * max(0.0, c.default_s - c.tuner.best_s) for c in champions)
-        return self.whole.due_s(building, timing_s, saved_s) + OUTSIDE_S
+        within_s = inf
+        if finals_s is not None and self.budget_s is not None:
+            within_s = CLOSING_SHARE * self.budget_s - self._took_s - finals_s - OUTSIDE_S
+        return self.whole.due_s(building, timing_s, saved_s, within_s) + OUTSIDE_S
 
     def pairs(self, waiting: Sequence[Contest], passed_s: float, *, hurried: bool) -> int:
         """The pairs of samples in the final of the first kernel that waits for its own.
 
         There are as many as let all finals end in time.  There are 0 for a champion without hope
-        when there is no time for it.  `hurried` says that there is no time, whatever the budget has
-        left.
+        when there is no time for it, and in a program of long calls for any champion when the
+        fewest pairs do not fit in front of checking the program.  `hurried` says that there is no
+        time, whatever the budget has left.
         """
         contest = waiting[0]
-        hopeless = contest.tuner.best_s > HOPELESS * contest.default_s
         left_s = 0.0 if hurried else inf if self.budget_s is None else self.budget_s - passed_s
-        if hopeless:
+        if is_hopeless(contest):
             return FEWEST_PAIRS if left_s > 0 else 0
         if self.budget_s is None or hurried:
             return FEWEST_PAIRS if hurried else PAIRS
-        left_s -= self.whole_s(WHOLE_SHARE * self.budget_s)
+        fewest_s = self._pace * sum(self._finals_s(waiting, FEWEST_PAIRS))
+        after_s = left_s - self.whole_s(WHOLE_SHARE * self.budget_s, fewest_s)
 
         def fits(pairs: int) -> bool:
-            return self._pace * sum(self._finals_s(waiting, pairs)) <= left_s
+            return self._pace * sum(self._finals_s(waiting, pairs)) <= after_s
 
-        return next(filter(fits, range(PAIRS, FEWEST_PAIRS, -1)), FEWEST_PAIRS)
+        found = next(filter(fits, range(PAIRS, FEWEST_PAIRS, -1)), FEWEST_PAIRS)
+        return 0 if found == FEWEST_PAIRS and self._is_too_late(contest, left_s) else found
+
+    def _is_too_late(self, contest: Contest, left_s: float) -> bool:
+        """Whether a final would take what is left for checking a program of long calls."""
+        if not self.whole.is_long:
+            return False
+        checked_s = self.whole_s(0.0, inf)
+        return self._pace * sum(self._finals_s([contest], FEWEST_PAIRS)) > left_s - checked_s
 
     def learn(self, contest: Contest, pairs: int, took_s: float) -> None:
         """Takes note of how long a final took: the others are expected to be as much longer or
@@ -124,11 +140,14 @@ class Reserve:
         known = {c.task.kernel.key: s for c, s in zip(self.contests, each, strict=True)}
         return [known[c.task.kernel.key] for c in of]
 
-    def timing_s(self, passed_s: float) -> float:
-        """The seconds that are left for timing the whole program."""
-        if self.budget_s is None:
-            return UNLIMITED_S
-        return max(0.0, self.budget_s - passed_s - self.whole_s(0.0))
+    def ending(self, passed_s: Callable[[], float]) -> tuple[float, Callable[[], float] | None]:
+        """The seconds that are left for timing the whole program, and what says whenever it is
+        asked how many are left of the run; None where no seconds are limited.
+        """
+        if (budget_s := self.budget_s) is None:
+            return UNLIMITED_S, None
+        timing_s = max(0.0, budget_s - passed_s() - self.whole_s(0.0))
+        return timing_s, lambda: budget_s - OUTSIDE_S - passed_s()
 
 
 def costs(contest: Contest, pairs: int) -> Costs:
@@ -152,3 +171,8 @@ def costs(contest: Contest, pairs: int) -> Costs:
 
 def has_champion(contest: Contest) -> bool:
     return isfinite(contest.tuner.best_s)
+
+
+def is_hopeless(contest: Contest) -> bool:
+    """Whether a champion is far slower than the default by the search's own times."""
+    return contest.tuner.best_s > HOPELESS * contest.default_s

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import inf
 from types import MappingProxyType
 from typing import Protocol
 
@@ -60,10 +61,17 @@ class Comparing(Protocol):
         """Does what can be done before there are champions; else `compare` does it."""
         ...
 
-    def due_s(self, building_s: float, timing_s: float, saved_s: float = 0.0) -> float:
+    @property
+    def is_long(self) -> bool:
+        """Whether calls of the program take so long that there are few of them."""
+        ...
+
+    def due_s(
+        self, building_s: float, timing_s: float, saved_s: float = 0.0, within_s: float = inf
+    ) -> float:
         """The seconds that a comparison is expected to take, where building all its kernels takes
         `building_s` and timing takes `timing_s` at most.  Champions so far save the program
-        `saved_s`.
+        `saved_s`.  Long calls have fewer rounds where all of it would take more than `within_s`.
         """
         ...
 
@@ -72,10 +80,12 @@ class Comparing(Protocol):
         limit_s: float,
         oracle_limit_s: float | None = None,
         also: Mapping[str, Final] = MappingProxyType({}),
+        left_s: Callable[[], float] | None = None,
     ) -> Whole | None:
         """Times both for so many seconds at most; None where nothing was replaced.
 
-        `also` are finals of kernels whose champions are put in too, by their keys.
+        `also` are finals of kernels whose champions are put in too, by their keys.  Where `left_s`
+        says how many seconds are left, no long call is made for which there are too few.
 
         Where nothing is prepared, the oracle has `oracle_limit_s`, or its usual time.  Raises
         WrongResult.
@@ -256,6 +266,7 @@ def judged(result: TuneResult, verdict: Verdict) -> TuneResult:
         wrong=verdict.wrong,
         wrong_sites=verdict.wrong_sites,
         wrong_anyway=verdict.wrong_anyway,
+        unproven=verdict.whole.unproven if verdict.whole else "",
         skipped=result.skipped + tuple((e.label, e.reason) for e in left_out(result, verdict)),
     )
     if verdict.whole is None or (paired := verdict.whole.paired) is None:
@@ -312,6 +323,7 @@ def summary(result: TuneResult, whole: Whole | None) -> Summary:
         error=whole.error if whole else None,
         default_error=whole.default_error if whole else None,
         wrong_default=result.wrong_default,
+        unproven=result.unproven,
         skipped=result.skipped,
     )
 
@@ -328,4 +340,5 @@ def finished_event(result: TuneResult) -> Finished:
         waited_s=result.waited_s,
         away_s=result.away_s,
         overrun=result.overrun,
+        unproven=result.unproven,
     )

@@ -12,7 +12,7 @@ from typing import Protocol
 from hlotune.schedules.errors import reason_alone
 from hlotune.schedules.numerics import Numerics
 from hlotune.schedules.steps.schedule import DEFAULT, Schedule
-from hlotune.search.budget.reserve import Reserve
+from hlotune.search.budget.reserve import Reserve, is_hopeless
 from hlotune.search.budget.spending import Contest, Decided
 from hlotune.search.finals.finals import Keep, Referee, final, keep_nothing
 from hlotune.search.progress import Finalising, KernelSkipped, Progress
@@ -24,6 +24,9 @@ from hlotune.tuning_logs.revoke import take_back
 
 WRONG_NOW = "it was faster, and in a later final its results were wrong"
 """Why the schedule that stood is taken back."""
+
+TOO_LATE = "there was no time left to compare its champion with the default"
+"""Why a kernel stays with the default though candidates of it are faster by the search's times."""
 
 
 class Searching(Protocol):
@@ -137,6 +140,8 @@ class Deciding:
         pairs = self.reserve.pairs(
             [self.contests[k] for k in waiting], start_s, hurried=self.interrupted
         )
+        if not pairs and not is_hopeless(contest):
+            self.progress(KernelSkipped(label=contest.task.label, reason=TOO_LATE))
         found = self._final(contest, pairs) if pairs else None
         self.reserve.learn(contest, pairs, self.clock() - start_s)
         self._take_back_wrong(contest)

@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import isfinite
+from math import inf, isfinite
+from statistics import median
 from types import MappingProxyType
 
 from hlotune.codegen.runtime.malloc_settings import give_back
@@ -10,10 +11,10 @@ from hlotune.deploy.accuracy import Accuracy
 from hlotune.deploy.apply import applied
 from hlotune.deploy.bench import ORACLE_S, BenchResult, Prepared, compared, prepared
 from hlotune.deploy.bisection import SHORTFALL
-from hlotune.deploy.timer import FEWEST_LONG_PAIRS
+from hlotune.deploy.long_calls import FEWEST_LONG_PAIRS, is_decided, rounds_s
 from hlotune.hlo.frontends.program import Program
 from hlotune.measure.machine.machine_lock import Turns
-from hlotune.measure.timing.timing import ONCE_S, SELDOM
+from hlotune.measure.timing.timing import ONCE_S
 from hlotune.measure.trial import CacheMode
 from hlotune.schedules.numerics import Numerics
 from hlotune.schedules.targets.target import Target
@@ -22,10 +23,8 @@ from hlotune.tuning_logs.finals import Final, Paired, Whole
 
 PAIRS = 30
 """The most pairs of samples of default and tuned program."""
-HOPED = 0.4
-"""The share of the default's time that a program of long calls is expected to take in the end."""
-PATIENCE = 6
-"""Long calls are expected to take at most so many times as long as is put by for others."""
+KEPT_GAIN = 0.9
+"""A program of long calls is expected to gain this share of what its champions promise."""
 LEAST_S = 1.0
 """Seconds for them, however late it is: the fewest pairs prove nothing as soon as one is disturbed.
 """
@@ -60,43 +59,50 @@ class WholeProgram:
         judges = self._ready.judges if self._ready else ()
         return "; ".join(text for judge in judges for text in judge.wrong_defaults())
 
-    def due_s(self, building_s: float, timing_s: float, saved_s: float = 0.0) -> float:
+    @property
+    def is_long(self) -> bool:
+        """Whether calls of the default take so long that there are few of them."""
+        return self._ready is not None and self._ready.call_s >= ONCE_S
+
+    def due_s(
+        self, building_s: float, timing_s: float, saved_s: float = 0.0, within_s: float = inf
+    ) -> float:
         """The seconds that a comparison is expected to take, where building all its kernels takes
         `building_s`.
 
         They are a warm call and a check of either side, and timing both, for `timing_s` at most.
-        Calls of seconds need none to warm up, and are timed in the fewest pairs, those of a default
-        that takes many times as long in two; champions so far save `saved_s` of its call.  How much
-        is known too late, if nothing is left for the kernels that would save it: so no more than
-        `PATIENCE` times `timing_s` is put by for more than two pairs.
+        Calls of seconds need none to warm up, and `timing_s` says nothing about them: they have the
+        rounds that prove something where all of it takes `within_s` at most, else one, else none
+        beside the calls in which both are checked.  Champions so far save `saved_s` of a call.
         Kernels that slow the program down are looked for in the time that is left then; no time is
         put by for that.
         """
         if self._ready is None:
             return 0.0
         ready = self._ready
-        if ready.call_s >= ONCE_S:
-            tuned_s = max(0.0, min(HOPED * ready.call_s, ready.call_s - saved_s))
-            seldom = ready.call_s >= SELDOM * tuned_s and saved_s > 0
-            default_s = (2 if seldom else FEWEST_LONG_PAIRS) * ready.call_s
-            pairs_s = default_s + FEWEST_LONG_PAIRS * tuned_s
-            least_s = 2 * (ready.call_s + tuned_s)
-            checking_s = max(0.0, ready.compile_s - ready.call_s) + len(ready.judges) * tuned_s
-            return building_s + checking_s + min(pairs_s, max(least_s, PATIENCE * timing_s))
-        calls_s = min(timing_s, 2 * PAIRS * ready.call_s)
-        return building_s + ready.compile_s + 10 * ready.call_s + calls_s
+        if not self.is_long:
+            calls_s = min(timing_s, 2 * PAIRS * ready.call_s)
+            return building_s + ready.compile_s + 10 * ready.call_s + calls_s
+        tuned_s = max(0.0, ready.call_s - KEPT_GAIN * saved_s)
+        checking_s = max(0.0, ready.compile_s - ready.call_s) + len(ready.judges) * tuned_s
+        all_s = rounds_s(ready.call_s, tuned_s, made=int(ready.is_sample))
+        timings_s = (all_s, ready.call_s + tuned_s, 0.0)
+        least_s = building_s + checking_s
+        return least_s + next((s for s in timings_s if least_s + s <= within_s), 0.0)
 
     def compare(
         self,
         limit_s: float,
         oracle_limit_s: float | None = None,
         also: Mapping[str, Final] = MappingProxyType({}),
+        left_s: Callable[[], float] | None = None,
     ) -> Whole | None:
         """Times default and tuned program in turns; None where nothing was replaced.
 
         `also` are finals of kernels whose champions are put in though none is proven faster alone.
 
-        It takes `limit_s` at most, or LEAST_S where that is longer.
+        It takes `limit_s` at most, or LEAST_S where that is longer.  Where calls take long, and
+        `left_s` says how many seconds are left, no call is made for which there are too few.
 
         Where nothing is prepared, the oracle has `oracle_limit_s`, or `ORACLE_S`.
 
@@ -119,7 +125,9 @@ class WholeProgram:
             self.prepare(ORACLE_S if oracle_limit_s is None else oracle_limit_s)
         assert self._ready is not None
         least_s = max(LEAST_S, limit_s)
-        found = compared(self._ready, tuned, pairs=PAIRS, limit_s=least_s, turns=self.turns)
+        found = compared(
+            self._ready, tuned, pairs=PAIRS, limit_s=least_s, turns=self.turns, left_s=left_s
+        )
         worst = worst_of(found.accuracy)
         return Whole(
             paired=_paired(found),
@@ -127,6 +135,7 @@ class WholeProgram:
             default_error=worst.default_error if worst else None,
             slower=found.slower,
             falls_short=found.gained_s < SHORTFALL * found.promised_s,
+            unproven=unproven(found.default_s, found.tuned_s),
         )
 
 
@@ -140,3 +149,19 @@ def _paired(found: BenchResult) -> Paired | None:
     if not isfinite(found.speedup.high):
         return None
     return Paired.of(found.default_s, found.tuned_s, found.speedup)
+
+
+def unproven(default_s: Sequence[float], tuned_s: Sequence[float]) -> str:
+    """What so few rounds of long calls show, and that it proves nothing; "" where there are as many
+    as can.
+    """
+    if len(default_s) >= FEWEST_LONG_PAIRS:
+        return ""
+    rounds = "one round" if len(default_s) == 1 else f"{len(default_s)} rounds"
+    times = f"default {median(default_s):.2f} s, tuned {median(tuned_s):.2f} s in {rounds}"
+    if is_decided(default_s, tuned_s):
+        return f"{times}, in which no side is always faster: no difference is proven"
+    return (
+        f"{times}, too few to prove a difference, which takes {FEWEST_LONG_PAIRS}: each kernel is "
+        "kept by its own comparison; give a larger budget to compare the program"
+    )

@@ -57,13 +57,12 @@ def test_a_program_of_long_calls_is_due_what_the_fewest_pairs_take(
             program=program, default=jitted(program), inputs=example_inputs(program), judges=(),
             compile_s=5.0, call_s=4.0,
         )  # fmt: skip
-        hoped_s = 1.0 + 4 * 4.0 + 4 * 0.4 * 4.0
-        assert whole.due_s(0.0, 10.0) == pytest.approx(hoped_s)
-        assert whole.due_s(0.0, 10.0, saved_s=1.0) == pytest.approx(hoped_s)
-        far_faster_s = 1.0 + 2 * 4.0 + 4 * 0.5
-        assert whole.due_s(0.0, 10.0, saved_s=3.5) == pytest.approx(far_faster_s)
-        assert whole.due_s(0.0, 3.0) == pytest.approx(1.0 + 6 * 3.0), "kernels need the time"
-        assert whole.due_s(0.0, 0.1) == pytest.approx(1.0 + 2 * 4.0 + 2 * 0.4 * 4.0)
+        assert whole.due_s(0.0, 10.0) == pytest.approx(1.0 + 4 * 8.0)
+        assert whole.due_s(0.0, 10.0, saved_s=1.0) == pytest.approx(1.0 + 4 * 7.1)
+        far_faster_s = 1.0 + 2 * 4.0 + 4 * 0.4
+        assert whole.due_s(0.0, 10.0, saved_s=4.0) == pytest.approx(far_faster_s)
+        assert whole.due_s(0.0, 10.0, within_s=20.0) == pytest.approx(1.0 + 8.0), "one round"
+        assert whole.due_s(0.0, 10.0, within_s=8.0) == pytest.approx(1.0), "the checks alone"
 
 
 def test_what_is_prepared_is_not_done_again_when_it_is_compared(

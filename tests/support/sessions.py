@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from types import MappingProxyType
 from typing import Any
 
@@ -156,6 +157,7 @@ class FakeProgram:
     """But for the seconds of `timing_s`, which a limit may cut."""
     timing_s: float = 0.0
     oracle_limits_s: list[float] = field(default_factory=list)
+    is_long: bool = False
     with_undecided: Callable[[Mapping[str, Final]], Whole | None] = lambda also: None
     """Compares the program with the champions of undecided kernels too."""
 
@@ -163,7 +165,9 @@ class FakeProgram:
         self.oracle_limits_s.append(oracle_limit_s)
         self._take(self.preparing_s)
 
-    def due_s(self, building_s: float, timing_s: float, saved_s: float = 0.0) -> float:
+    def due_s(
+        self, building_s: float, timing_s: float, saved_s: float = 0.0, within_s: float = inf
+    ) -> float:
         return self.comparing_s + min(timing_s, self.timing_s)
 
     def compare(
@@ -171,6 +175,7 @@ class FakeProgram:
         limit_s: float,
         oracle_limit_s: float | None = None,
         also: Mapping[str, Final] = MappingProxyType({}),
+        left_s: Callable[[], float] | None = None,
     ) -> Whole | None:
         if not self.oracle_limits_s and oracle_limit_s is not None:
             self.prepare(oracle_limit_s)

@@ -84,7 +84,9 @@ def verdict(report: Report) -> Markup:
     whole = report.whole
     if whole is None:
         detail = (
-            "The whole program was not timed in this run, so that nothing is proven of it."
+            _sentence(f"The whole program: {report.unproven}")
+            if report.unproven
+            else "The whole program was not timed in this run, so that nothing is proven of it."
             if report.program
             else "These kernels were tuned alone: there is no program to be timed."
         )
