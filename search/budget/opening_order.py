@@ -8,7 +8,7 @@ FIXED_S, CALLS = 2.0, 150
 """The seconds that a kernel takes from its first build to its final, but for calls of it, and about
 how many of these there are: a check by the oracle takes as long as many calls."""
 LONG_S, LONG_CALLS = 0.25, 20
-"""Of calls as long as this there are fewer, for each that a kernel is longer."""
+"""Calls as long as this are made less often: so many for each second that they take longer."""
 
 
 def promised(default_s: float, least_s: float, weight: float) -> float:

@@ -226,15 +226,15 @@ def sixteenth(k: int) -> list[float]:
 
 EIGHTHS_DEGREE = 3
 FACTORS = 1.7, 1.913
-"""Of exponentials by eighths: so that what they multiply lies right below two, where rounding takes
-the least."""
+"""Bounds of f for exponentials by eighths: what it multiplies lies right below two then, where
+rounding takes the least."""
 
 
 def eighths() -> tuple[list[float], list[float]]:
     """A polynomial of f exp(r), |r| <= log(2) / 16, and 2^(k / 8) / f, k from 0 to 7.
 
-    Of all f for which the constant term is a float, the one whose quotients are nearest to floats,
-    in units of the last place of an exponential, and whose product for exp(0) is one.
+    f is, among all for which the constant term is a float, the one whose quotients are nearest to
+    floats, in units of the last place of an exponential, and whose product for exp(0) is one.
     """
     radius = mp.log(2) / 16 * mp.mpf("1.001")
     plain = chebyshev(mp.exp, -radius, radius, EIGHTHS_DEGREE)
