@@ -24,8 +24,8 @@ from hlotune.schedules.targets.cpu import CpuTarget
 STREAMS = (1, 2, 3, 4)
 """Panels that a register tile may read side by side."""
 BEST = 4
-"""Panels that are one vector wide.  This and the next number were measured with AVX2, with vectors of
-32 bytes; for wider ones they are a guess."""
+"""Panels that are one vector wide.  This and the next number were measured with AVX2, with vectors
+of 32 bytes; for wider ones they are a guess."""
 UNROLLED = 8
 """Steps of the reduction: with them each stream has some lines in one iteration."""
 
