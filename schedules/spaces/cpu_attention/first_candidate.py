@@ -15,6 +15,8 @@ than what a better register tile saves."""
 SHARE_OF_L2 = 4
 """A block's scores take this part of the second cache: keys and values take the rest."""
 MOST_ROWS = 64
+MANY_REGISTERS, STEPS = 32, 8
+"""Steps of a product that are written out where a target has fewer registers than so many."""
 
 
 def first_columns(space: AttentionKnobs) -> NDArray[np.int32]:
@@ -40,10 +42,11 @@ def _put_products(space: AttentionKnobs, config: NDArray[np.int32], *, few: bool
     tile = min(rows, _power((registers - 1 - wide) // wide))
     put(space, config, "vectors", VALUES, wide)
     put(space, config, "rows", VALUES, tile)
-    put(space, config, "unroll", VALUES, 2)
+    steps = 2 if few or registers >= MANY_REGISTERS else STEPS
+    put(space, config, "unroll", VALUES, steps)
     put(space, config, "vectors", SCORES, 1 if few else 2)
     put(space, config, "rows", SCORES, min(rows, 4) if few else _power((registers - 3) // 2))
-    put(space, config, "unroll", SCORES, 4 if few else 2)
+    put(space, config, "unroll", SCORES, 4 if few else steps)
     block = _block(space, tile)
     put(space, config, "tiles", OUT, max(1, block // tile))
     heads = prod(n for a, n in space.extents.items() if a[0] == "b")

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from hlotune.schedules.dtypes import BYTES
 from hlotune.schedules.ir.compute import Compute, Stage
 from hlotune.schedules.ir.distances import stride
-from hlotune.schedules.ir.expr import Load
+from hlotune.schedules.ir.expr import Load, operations
 from hlotune.schedules.patterns.rows import Nest
 from hlotune.schedules.spaces.cpu_rows.bodies import innermost_reduce
 from hlotune.schedules.spaces.cpu_rows.forms import (
@@ -25,6 +25,7 @@ from hlotune.schedules.spaces.cpu_rows.sketch import sums_floats
 from hlotune.schedules.spaces.cpu_rows.streams import (
     NEIGHBOURS_AHEAD,
     bytes_ahead,
+    reads_memory,
     reads_neighbours,
 )
 from hlotune.schedules.spaces.cpu_rows.view import RowsKnobs
@@ -67,9 +68,12 @@ MOST_PIECES = 1024
 """Pieces that a long sum over rows is added up of."""
 LONG_SUM, PIECE = 1024, 256
 """Terms of one lane from which on its sum is added up of pieces, and those of a piece."""
-MANY_CHAINS = 4
+MANY_CHAINS, FEW_REGISTERS, CHAINS_OF_FEW = 4, 32, 2
 """Vectors of a reduction with many operations a point, whose constants need registers too, that
-hide its latency."""
+hide its latency; on targets with fewer registers than so many they would not all stay in these."""
+LARGE_AHEAD = 8192
+"""What a reduction with many operations a point asks for ahead of itself in tensors that the caches
+do not hold; measured with vectors of 32 bytes alone, as the number above."""
 
 
 def first_columns(space: RowsKnobs, partition: Partition) -> NDArray[np.int32]:
@@ -111,6 +115,8 @@ def _put_streams(space: RowsKnobs, config: NDArray[np.int32], nest: Nest, stage:
             asked = bytes_ahead(space.compute, stage, space.target, own * widest)
         elif reads_neighbours(space.compute, stage, space.target):
             asked = NEIGHBOURS_AHEAD
+        elif stage.reduce and space.target.vector_bytes < WIDE_VECTOR:
+            asked = LARGE_AHEAD if reads_memory(space.compute, stage, space.target) else 0
         _put(space, config, "ahead", stage.name, asked)
     if ("past", stage.name) in space.columns:
         _put(space, config, "past", stage.name, 1)
@@ -130,11 +136,15 @@ def _body(space: RowsKnobs, stage: Stage, form: Form, lanes: int) -> tuple[int, 
         held = len(stage.stores) + (1 if len(stage.loads) < MANY_LOADS else 2)
         most = max(1, (space.target.vector_registers - 2) // held // rows)
         many = stage.flops > MANY_OPERATIONS * stage.points
-        chains = max(1, MANY_CHAINS // rows) if many else CHAINS // rows
+        few = space.target.vector_registers < FEW_REGISTERS
+        beside = (CHAINS_OF_FEW if few else MANY_CHAINS) if many else CHAINS
+        chains = max(1, beside // rows)
         steps = PLANES if reads_neighbours(space.compute, stage, space.target) else 1
+        if space.target.vector_bytes < WIDE_VECTOR and _joins_conditions(stage):
+            return 1, rows, steps
         return _power_of_two(across, min(across, chains, most)), rows, steps
     if space.holds[stage.name]:
-        return min(across, CHAINS), 1, 2
+        return _even_vectors(across, len(stage.stores), space.target), 1, 2
     if is_transposed(space.compute, stage, form):
         rows = min(lanes, space.target.vector_registers)  # all of them are turned at once
         return 1, min(rows, stage.extents[form.row]), 1
@@ -144,6 +154,35 @@ def _body(space: RowsKnobs, stage: Stage, form: Form, lanes: int) -> tuple[int, 
     beside = 2 if many else space.target.rates.add_latency
     rows = min(stage.extents[form.row], beside // across) if form.row else 1
     return min(across, beside), max(1, rows), 1
+
+
+def _joins_conditions(stage: Stage) -> bool:
+    """Whether a reduction joins conditions as it merges two elements, as the largest of a row with
+    its number does.
+
+    Vectors without masks of their own hold a condition in as many bytes as what was compared, and
+    LLVM packs those of several vectors into one of bytes to join them, and unpacks the result.
+    """
+    if stage.combine is None or stage.combine.arity == 1:
+        return False
+    merged = stage.combine.merged(tuple(x.dtype for x in stage.values[: stage.combine.arity]))
+    return any(x.op in ("and", "or") and x.dtype == "i1" for x in operations(merged))
+
+
+def _even_vectors(across: int, results: int, target: CpuTarget) -> int:
+    """Vectors of results in registers beside each other, of so many across.
+
+    Where registers do not hold all that hide the latency, the number by which the threads have
+    equally much to do, and the largest of these.
+    """
+    most = max(1, (target.vector_registers - 2) // (results + 1))
+    if most >= min(across, CHAINS):
+        return min(across, CHAINS)
+
+    def of_a_thread(vectors: int) -> int:
+        return ceil(ceil(across / vectors) / target.threads) * vectors
+
+    return min(range(most, most // 2, -1), key=of_a_thread)
 
 
 def long_row(target: CpuTarget) -> int:

@@ -67,6 +67,12 @@ def reads_neighbours(compute: Compute, stage: Stage, target: CpuTarget) -> bool:
     )
 
 
+def reads_memory(compute: Compute, stage: Stage, target: CpuTarget) -> bool:
+    """Whether a stage computes much of what no cache has room for."""
+    total = sum(compute.tensor(name).bytes for name in streamed(compute, stage))
+    return total > target.l3_bytes // 2 and operations_of(stage) >= BUSY
+
+
 def stream_steps(compute: Compute, stage: Stage, ahead_bytes: int, past: bool) -> Sequence[Step]:
     """The steps of a stage for both."""
     steps: list[Step] = []
