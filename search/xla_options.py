@@ -15,6 +15,7 @@ from hlotune.costmodel.pretrained import untrained
 from hlotune.hlo.canonical import canonical
 from hlotune.hlo.frontends.program import Program
 from hlotune.hlo.kernel import Kernel
+from hlotune.measure.compiles_nothing import CompilesNothing
 from hlotune.measure.timing.comparison import speedup
 from hlotune.measure.trial import CacheMode, Candidate, Failure, Measurement, Trial
 from hlotune.schedules.numerics import Numerics
@@ -64,25 +65,14 @@ def whole_kernel(program: Program) -> Kernel:
     return Kernel(canonical(program.graph) + "\n// the whole program\n")
 
 
-class Trials:
-    """Builder and runner of trials: there is nothing to build ahead of a process."""
+class Trials(CompilesNothing):
+    """Builder and runner of trials: a process of its own compiles each, and nothing is built."""
 
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
 
     def build(self, candidates: Sequence[Candidate]) -> list[Built | Failure]:
         return [Built(b"", 0, (), 0, 1) for _ in candidates]
-
-    width = 1
-
-    def compile_together(
-        self,
-        objects: Sequence[tuple[Kernel, Built | Failure]],
-        *,
-        cache: CacheMode | None = None,
-        spread: bool = False,
-    ) -> None:
-        """Nothing: a process of its own compiles each trial."""
 
     def measure(
         self,

@@ -17,6 +17,7 @@ from benchmarks.searching import operator
 from hlotune.codegen.built import Built
 from hlotune.costmodel.pretrained import untrained
 from hlotune.hlo.kernel import Kernel
+from hlotune.measure.compiles_nothing import CompilesNothing
 from hlotune.measure.machine.targets import TARGETS, host_target
 from hlotune.measure.timing.comparison import Comparison, Ratio
 from hlotune.measure.trial import CacheMode, Candidate, Failure, Measurement, Trial
@@ -25,7 +26,6 @@ from hlotune.schedules.steps.schedule import DEFAULT, Schedule
 from hlotune.schedules.targets.cpu import CpuTarget
 from hlotune.search.budget.budget import YOUNG
 from hlotune.tuning_logs.database import Database
-from tests.support.compiles_nothing import CompilesNothing
 from tests.support.recorded import PROPERTIES
 from tests.support.tree import ROOT
 

@@ -21,11 +21,11 @@ from benchmarks.settled import (
 )
 from hlotune.codegen.built import Built
 from hlotune.hlo.kernel import Kernel
+from hlotune.measure.compiles_nothing import CompilesNothing
 from hlotune.measure.timing.comparison import Comparison
 from hlotune.measure.trial import CacheMode, Candidate, Clock, Failure, Measurement, Trial
 from hlotune.schedules.steps.schedule import Schedule
 from hlotune.schedules.steps.steps import Unroll
-from tests.support.compiles_nothing import CompilesNothing
 from tests.support.recorded import KERNEL
 
 A, B, C, D = (Schedule("direct", (Unroll("y", f"i{k}"),)) for k in range(4))

@@ -10,6 +10,7 @@ from hlotune.codegen.built import Built
 from hlotune.costmodel.model import CostModel
 from hlotune.costmodel.trees import Trees
 from hlotune.hlo.kernel import Kernel
+from hlotune.measure.compiles_nothing import CompilesNothing
 from hlotune.measure.machine.machine_lock import Turns
 from hlotune.measure.machine.targets import TARGETS
 from hlotune.measure.simulated.device import SimulatedDevice
@@ -32,7 +33,6 @@ from hlotune.search.tasks import Skipped, Task
 from hlotune.search.tuner import Experience
 from hlotune.tuning_logs.database import Database, conditions
 from hlotune.tuning_logs.finals import Final, Paired, Whole
-from tests.support.compiles_nothing import CompilesNothing
 from tests.support.toy import ToySpace
 
 TARGET = TARGETS["x86-64"]

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from hlotune.codegen.built import Built
 from hlotune.costmodel.trees import Trees
 from hlotune.hlo.kernel import Kernel
+from hlotune.measure.compiles_nothing import CompilesNothing
 from hlotune.measure.trial import CacheMode, Candidate, Failure, Measurement, Outcome, Trial
 from hlotune.schedules.numerics import Numerics
 from hlotune.schedules.steps.schedule import Schedule
@@ -13,7 +14,6 @@ from hlotune.schedules.steps.steps import Split
 from hlotune.search.searchers.annealing import Annealing
 from hlotune.search.searchers.descent import Descent
 from hlotune.search.tuner import Experience, KernelTuner, Predicted
-from tests.support.compiles_nothing import CompilesNothing
 from tests.support.toy import ToySpace, heuristic_first
 
 KERNEL = Kernel("func.func @kernel() { toy }")
