@@ -39,10 +39,10 @@ from hlotune.schedules.spaces.space import Configs
 from hlotune.schedules.steps.schedule import DEFAULT, XLA
 from hlotune.schedules.targets.cpu import CpuTarget
 from hlotune.schedules.targets.target import Properties
+from hlotune.search.contests import Device
 from hlotune.search.learning.transfer import config_of
 from hlotune.search.searchers.history import History
 from hlotune.search.searchers.searcher import SEARCHERS
-from hlotune.search.session import Device
 from hlotune.search.tuner import Builder, KernelTuner, Predicted, Step
 from hlotune.tuning_logs.database import UNDER, Database
 from hlotune.tuning_logs.database import conditions as under_conditions

@@ -3,57 +3,38 @@
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from math import inf
-from typing import Protocol
-
-import numpy as np
 
 from hlotune.hlo.kernel import Kernel
 from hlotune.measure.machine.machine_lock import Turns
 from hlotune.measure.timing.modes import fast_time_s, slow_time_s
-from hlotune.measure.timing.timing import ONCE_S
-from hlotune.measure.trial import Candidate, Measurement, Trial
+from hlotune.measure.trial import Measurement, Trial
 from hlotune.measure.verification.agreement import Agreement
 from hlotune.schedules.errors import reason_alone
 from hlotune.schedules.numerics import Numerics
-from hlotune.schedules.spaces.space import Configs, Space
-from hlotune.schedules.steps.schedule import DEFAULT
-from hlotune.schedules.targets.limit import limit_of
 from hlotune.schedules.targets.target import Properties, Target
 from hlotune.search.budget.account import searched_s
 from hlotune.search.budget.budget import DEFAULTS_SHARE, ORACLE_SHARE, Limits, less, needed_s
 from hlotune.search.budget.opening_order import promised
 from hlotune.search.budget.reserve import Reserve
 from hlotune.search.budget.spending import RIVALS_UNTIL, Contest, Decided, Opening, Spending
+from hlotune.search.contests import Contests, Device
 from hlotune.search.finals.closing import Closing, Comparing, Verdict, judged, left_out, missed_by
 from hlotune.search.finals.decide import Deciding
-from hlotune.search.finals.finals import Keep, Referee, keep_nothing
-from hlotune.search.finals.quick import Quick, firsts_by_liking
-from hlotune.search.learning.known_trials import known_trials
-from hlotune.search.learning.transfer import Kin, kin, lent, recorded, teach
+from hlotune.search.finals.finals import Keep, keep_nothing
+from hlotune.search.finals.quick import Quick
 from hlotune.search.progress import Event, KernelSkipped, KernelStopped, Progress, Started
 from hlotune.search.result import TuneResult, kernel_result
-from hlotune.search.resume_queries import default_s, has_begun, own_trials
-from hlotune.search.searchers.descent import Descent
-from hlotune.search.searchers.searcher import PLAIN, Make
+from hlotune.search.searchers.searcher import Make
 from hlotune.search.tasks import Skipped, Task, task_of
-from hlotune.search.tuner import Builder, Experience, KernelTuner, Predicted, Runner
+from hlotune.search.tuner import Builder, Experience
 from hlotune.tuning_logs.database import Conditions, Database
 from hlotune.tuning_logs.finals import Final, Whole
-from hlotune.tuning_logs.wrong_defaults import default_error, is_wrong
+from hlotune.tuning_logs.wrong_defaults import is_wrong
 
-SEEDS = 8
-"""So many schedules from other conditions, of the kernel or its family, are measured first."""
 NO_TIME = "the budget has no time for it"
 """The reason of a kernel that is left out before its default was timed."""
-
-
-class Device(Runner, Referee, Protocol):
-    """A runner that times candidates, the default, and both in turns."""
-
-    def default(self, kernel: Kernel) -> Measurement:
-        """Raises ProgramError where the default compiler does not take the kernel."""
-        ...
 
 
 @dataclass
@@ -109,7 +90,6 @@ class Session:
     _preparing_s: float = 0.0
     """How long preparing the whole program took."""
     _reserve: Reserve | None = None
-    _kin: dict[str, list[Kin]] = field(default_factory=dict)
     _skipped: list[tuple[str, str]] = field(default_factory=list)
     """Label and reason of each kernel that was told to be skipped or stopped."""
 
@@ -122,6 +102,27 @@ class Session:
     def wall_s(self) -> float:
         """The wall-clock seconds, with those of waiting and of being suspended."""
         return self.passed_s + self.turns.waited_s + self.away()
+
+    @cached_property
+    def _kernels(self) -> Contests:
+        return Contests(
+            database=self.database,
+            run=self.run,
+            under=self.under,
+            target=self.target,
+            peaks=self.peaks,
+            builder=self.builder,
+            runner=self.runner,
+            experience=self.experience,
+            make=self.make,
+            seed=self.seed,
+            numerics=self.numerics,
+            resumed=self.resumed,
+            agreement=self.agreement,
+            probe=self.probe,
+            clock=lambda: self.passed_s,
+            tell=self._tell,
+        )
 
     def tuned(self, name: str, tasks: Sequence[Task], skipped: Sequence[Skipped]) -> TuneResult:
         """Searches and compares; the whole program is not measured yet."""
@@ -254,17 +255,17 @@ class Session:
         opening = Opening()
         try:
             recorded = self._begun(tasks)
-            self._meet(tasks)
-            keys = [t.kernel.key for t in tasks]
-            before = [default_s(self.database, self.run, k) if self.resumed else None for k in keys]
+            self._kernels.meet(tasks)
+            before = [self._kernels.begun_s(t) for t in tasks]
             numbers = {t.kernel: n for n, t in enumerate(tasks)}
 
             def contest(task: Task) -> Contest | None:
                 n = numbers[task.kernel]
-                return self._contest_or_none(n, task, recorded[n], before[n])
+                return self._kernels.opened(n, task, recorded[n], before[n])
 
             def turn(task: Task) -> tuple[bool, float]:
-                share = promised(self._guess_s(task), self._least_s(task), task.weight)
+                guess_s, least_s = self._kernels.guess_s(task), self._kernels.least_s(task)
+                share = promised(guess_s, least_s, task.weight)
                 return before[numbers[task.kernel]] is None, -share
 
             early_s = DEFAULTS_SHARE * (self.limits.seconds or inf)
@@ -301,17 +302,17 @@ class Session:
             except Exception as error:
                 self._tell(KernelSkipped(label=site.label, reason=reason_alone(error)))
                 continue
-            before_s = default_s(self.database, self.run, site.kernel.key)
-            trials = self._recorded(site.kernel, len(contests))
+            before_s = self._kernels.begun_s(task)
+            trials = self._kernels.recorded(site.kernel, len(contests))
             place = len(contests) + len(found)
-            contest = self._contest_or_none(place, task, trials, before_s if self.resumed else None)
+            contest = self._kernels.opened(place, task, trials, before_s)
             found += [contest] if contest else []
         return found
 
     def _begun(self, tasks: Sequence[Task]) -> list[list[Trial]]:
         """The known trials of each kernel; reports how many there are."""
-        known = [self._recorded(t.kernel, len(tasks)) for t in tasks]
-        own = sum(own_trials(self.database, self.run, t.kernel.key) for t in tasks)
+        known = [self._kernels.recorded(t.kernel, len(tasks)) for t in tasks]
+        own = sum(map(self._kernels.own_trials, tasks))
         self.progress(
             Started(
                 kernels=len(tasks),
@@ -322,78 +323,12 @@ class Session:
         )
         return known
 
-    def _meet(self, tasks: Sequence[Task]) -> None:
-        """Finds the kin of each kernel in the database; those that are not in the run teach."""
-        known = recorded(self.database, self.under, self.run)
-        self._kin = {t.kernel.key: kin(known, t.kernel, t.compute) for t in tasks}
-        strangers = {k.kernel: k for of in self._kin.values() for k in of}
-        for task in tasks:
-            strangers.pop(task.kernel, None)
-        teach(self.experience, self.database, list(strangers.values()), self.target, self.under)
-
-    def _recorded(self, kernel: Kernel, kernels: int) -> list[Trial]:
-        """What a run of so many kernels begins with of one of them."""
-        return known_trials(self.database, kernel, kernels, self.run, self.numerics, self.under)
-
-    def _least_s(self, task: Task) -> float:
-        """The least time that a call of a kernel takes; 0 where nobody knows."""
-        limit = limit_of(task.flops, task.moved_bytes, task.dtype, self.target, self.peaks())
-        return limit.time_s if limit else 0.0
-
-    def _guess_s(self, task: Task) -> float:
-        """What the default takes for a call, at a guess, as if all bytes came from memory."""
-        peaks = self.peaks()
-        if not peaks.read_bytes_per_s:
-            return 0.0
-        read_s = task.moved_bytes / peaks.read_bytes_per_s
-        return task.default_lag * max(self._least_s(task), read_s)
-
-    def _contest_or_none(
-        self, group: int, task: Task, recorded: Sequence[Trial], before_s: float | None
-    ) -> Contest | None:
-        """The contest of a kernel; None where it raises any error, whose reason is reported."""
-        try:
-            return self._contest(group, task, recorded, before_s)
-        except Exception as error:
-            self._tell(KernelSkipped(label=task.label, reason=reason_alone(error)))
-            return None
-
-    def _contest(
-        self, group: int, task: Task, recorded: Sequence[Trial], before_s: float | None
-    ) -> Contest:
-        """The contest of a kernel.  `before_s` is the default's time in a run that is resumed,
-        which holds for all of it.
-
-        Raises ProgramError where the default compiler does not take the kernel.
-        """
-        default_time_s, slow_s, timing_s = before_s, None, None
-        if default_time_s is None:
-            start_s = self.passed_s
-            default = self.runner.default(task.kernel)
-            timing_s = self.passed_s - start_s
-            is_long = fast_time_s(default.samples_s) >= ONCE_S
-            found = None if is_long else self.agreement(task.kernel)
-            if found is not None:
-                default = replace(default, error=found.error, relative_error=found.relative_error)
-            trial = Trial(Candidate(task.kernel, DEFAULT), default)
-            self.database.add(self.run, task.kernel, [trial], batch=0)
-            default_time_s, slow_s = fast_time_s(default.samples_s), slow_time_s(default.samples_s)
-        error = default_error(self.database, task.kernel.key, self.run)
-        checkpoint = self.database.checkpoint(self.run, task.kernel.key)
-        begun = self.resumed and has_begun(self.database, self.run, task.kernel.key)
-        tuner = self._tuner(group, task, begun=begun)
-        if checkpoint:
-            tuner.resume(*checkpoint, same_run=begun)
-        known = tuner.know(recorded) - own_trials(self.database, self.run, task.kernel.key)
-        least_s = self._least_s(task)
-        return Contest(task, tuner, default_time_s, known, timing_s, slow_s, error, least_s)
-
     def _quick(self, tasks: Sequence[Task], reserve: Reserve) -> Quick:
         """Decides kernels by their first candidates, as long as nothing else needs the time."""
         numbers = {t.kernel: n for n, t in enumerate(tasks)}
 
         def opened(task: Task, default: Measurement, trial: Trial) -> Contest:
-            tuner = self._tuner(numbers[task.kernel], task, begun=False)
+            tuner = self._kernels.tuner(numbers[task.kernel], task, begun=False)
             tuner.know([trial])
             samples_s = default.samples_s
             return Contest(task, tuner, fast_time_s(samples_s), 0, None, slow_time_s(samples_s))
@@ -411,52 +346,6 @@ class Session:
             clock=lambda: self.passed_s,
             left_s=lambda: (self.limits.seconds or inf) - self.passed_s - reserve.due().certain_s,
         )
-
-    def _tuner(self, group: int, task: Task, *, begun: bool) -> KernelTuner:
-        """The tuner of a kernel.  `begun` says that the kernel had its first batch in this run,
-        with what other kernels lend to it.
-        """
-        kernel, space, model = task.kernel, task.space, self.experience.model
-        entropy = (self.seed, int(kernel.key, 16))
-        plain = self.make in PLAIN
-        first = space.firsts() if begun or plain else self._first(kernel, space)
-
-        def record(
-            trials: Sequence[Trial], batch: int, state: bytes, predicted: Predicted | None
-        ) -> None:
-            self.database.add(
-                self.run, kernel, trials, batch=batch, state=state, predicted=predicted
-            )
-
-        return KernelTuner(
-            kernel,
-            space,
-            searcher=self.make(space, model, entropy, first),
-            finisher=None if plain else Descent(space, model, entropy, first),
-            experience=self.experience,
-            group=group,
-            builder=self.builder,
-            runner=self.runner,
-            record=record,
-            cache=self.under["cache"],
-            numerics=self.numerics,
-            clock=lambda: self.passed_s,
-            probe=self.probe,
-        )
-
-    def _first(self, kernel: Kernel, space: Space) -> Configs:
-        """The configs to measure first: first candidates, then schedules from other conditions,
-        other shapes, and kin.
-
-        Nothing that this run found is among them, so that they are the same when the run is
-        resumed; what the model learned may change which first candidate is ahead.
-        """
-        schedules = self.database.seeds(kernel, limit=SEEDS, apart=self.run, **self.under)
-        located = [c for s in schedules if (c := space.locate(s)) is not None]
-        of = self._kin.get(kernel.key, [])
-        borrowed = lent(self.database, of, space, self.under, self.run)
-        firsts = firsts_by_liking(space, self.experience.model)
-        return np.array([*firsts, *located, *borrowed], np.int32)
 
     def _finals(
         self, contests: Sequence[Contest], reserve: Reserve, spending: Spending, quick: Quick

@@ -225,7 +225,7 @@ def test_ctrl_c_while_timing_defaults_ends_the_run(database: Database) -> None:
 def test_ctrl_c_while_kin_teach_ends_the_run(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hlotune.search.session.teach", interrupted)
+    monkeypatch.setattr("hlotune.search.contests.teach", interrupted)
     result = run(database, two())
     assert result.interrupted
     assert (result.kernels, result.trials) == ((), 0)
