@@ -28,7 +28,7 @@ from hlotune.tuning_logs.default_path import database_path
 if TYPE_CHECKING:
     from hlotune.deploy.accuracy import Accuracy
     from hlotune.deploy.apply import Explanation, TunedFunction
-    from hlotune.deploy.bench import BenchResult
+    from hlotune.deploy.bench_result import BenchResult
     from hlotune.deploy.rivals.contest import Standing
     from hlotune.hlo.frontends.program import Program as LoadedProgram
     from hlotune.measure.trial import Failure
@@ -200,7 +200,7 @@ def print_standings(standings: "Sequence[Standing]") -> None:
 
 def limits_s(result: "BenchResult", path: Path, device: "Target | None") -> dict[str, float]:
     """The least time of a call by kernel, by the peaks that the database holds of the device."""
-    from hlotune.cli.kernels import limit_s
+    from hlotune.cli.kernel_limits import limit_s
     from hlotune.measure.machine.targets import host_target
     from hlotune.tuning_logs.database import Database as TuningDatabase
 

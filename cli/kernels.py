@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hlotune.cli.kernel_details import counts_json, measured, operations_of, print_counts
+from hlotune.cli.kernel_limits import Limits, Ours, limit_s, limits_of, schedules_of
 from hlotune.cli.loading import load_program
 from hlotune.cli.options import ArgumentTypes, Dimensions, Json, Program, Trips
 from hlotune.cli.printing import counted, print_json, print_notes, print_table, say, size, times
@@ -16,10 +17,9 @@ if TYPE_CHECKING:
     from hlotune.cli.kernel_details import Times
     from hlotune.hlo.calling.operation_counts import Counts
     from hlotune.hlo.frontends.program import Program as LoadedProgram
-    from hlotune.hlo.kernel import Kernel
     from hlotune.hlo.sites.sites import Site
     from hlotune.hlo.sites.trip_counts import Flow
-    from hlotune.schedules.targets.target import Properties, Target
+    from hlotune.schedules.targets.target import Target
     from hlotune.tuning_logs.database import Conditions, Database
 
 EXAMPLE = "Example: tune kernels examples/resnet18.py:model"
@@ -321,7 +321,7 @@ def known(database: "Database", key: str, under: "Conditions") -> Known:
     )
 
 
-def describe(sites: "list[Site]", limits: "Limits", known: Known | None) -> Line:
+def describe(sites: "list[Site]", limits: Limits, known: Known | None) -> Line:
     from hlotune.hlo.canonical import graph_of
     from hlotune.search.tasks import tiny
 
@@ -345,98 +345,3 @@ def describe(sites: "list[Site]", limits: "Limits", known: Known | None) -> Line
         left_to_xla=ours.reason,
         known=known,
     )
-
-
-def limit_s(
-    kernel: "Kernel",
-    peaks: "Properties",
-    ours: "Ours | None" = None,
-    target: "Target | None" = None,
-) -> float | None:
-    """The fewest seconds that a target's peaks allow for one call; None where unknown.
-
-    `ours` is what `schedules_of` says of the kernel; the target is this machine by default.
-    """
-    from hlotune.hlo.canonical import graph_of
-    from hlotune.measure.machine.targets import host_target
-    from hlotune.schedules.targets.limit import limit_of
-
-    graph, ours = graph_of(kernel), ours or schedules_of(kernel, target)
-    moved = sum(t.bytes for t in (*graph.argument_types, *graph.result_types))
-    found = limit_of(ours.flops or 0, moved, ours.dtype, target or host_target(), peaks)
-    return found.time_s if found else None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ours:
-    """Our schedules of a kernel: the size of their space, or the reason why there are none."""
-
-    sketches: int = 0
-    configs: float = 0.0
-    flops: int | None = None
-    dtype: str = "f32"
-    reason: str | None = None
-
-
-def schedules_of(kernel: "Kernel", target: "Target | None" = None) -> Ours:
-    """The schedules that we have of a kernel on a target, by default this machine's CPU."""
-    from hlotune.hlo.canonical import graph_of
-    from hlotune.hlo.to_compute.assemble import compute_of
-    from hlotune.measure.machine.targets import host_target
-    from hlotune.schedules.errors import TargetError, reason_alone
-    from hlotune.schedules.ir.flops import arithmetic_type, flops_of
-    from hlotune.search.tasks import multiplied_type, searched
-
-    try:
-        compute = compute_of(graph_of(kernel))
-    except Exception as error:  # one kernel's error does not end the list of the others
-        return Ours(reason=reason_alone(error))
-    work = Ours(flops=flops_of(compute), dtype=arithmetic_type(compute))
-    try:
-        space = searched(compute, target or host_target())
-    except TargetError as error:
-        return replace(work, reason=str(error))
-    except Exception as error:
-        return replace(work, reason=reason_alone(error))
-    work = replace(work, dtype=multiplied_type(compute, space))
-    return replace(work, sketches=len(space.sketches), configs=space.size)
-
-
-def peaks_of_today() -> "Properties":
-    """This machine's peaks, measured once a day."""
-    from hlotune.measure.machine.targets import host_target, toolchain
-    from hlotune.tuning_logs.kept_peaks import kept_or, peaks_file
-
-    return kept_or(measured_peaks, peaks_file(host_target()), toolchain())
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """A device and its peaks: the best rates that it can reach."""
-
-    target: "Target"
-    peaks: "Properties"
-
-
-def limits_of(device: "Target | None") -> Limits:
-    """The maker's figures for a device that has them, else this CPU's peaks, measured daily."""
-    from hlotune.measure.machine.targets import host_target
-
-    if device is not None and device.peaks is not None:
-        return Limits(device, device.peaks)
-    return Limits(host_target(), peaks_of_today())
-
-
-def measured_peaks() -> "tuple[Properties, bool]":
-    """The peaks, measured with no tuner at work on the machine, and whether no other process was at
-    work either.
-    """
-    from hlotune.measure.machine.machine_lock import alone
-    from hlotune.measure.machine.other_processes import Others
-    from hlotune.measure.machine.targets import host_target
-    from hlotune.measure.timing.peaks import host_properties
-    from hlotune.tuning_logs.render import QUIET
-
-    with alone():
-        others = Others()
-        return host_properties(host_target()), (others.share() or 0.0) <= QUIET

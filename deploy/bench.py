@@ -5,18 +5,17 @@ The process is as any that runs our kernels: its allocator keeps what is freed
 in every call of both.
 """
 
-import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from statistics import median
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hlotune.deploy.accuracy import Accuracy, Judge
-from hlotune.deploy.apply import Explanation, TunedFunction
+from hlotune.deploy.apply import TunedFunction
+from hlotune.deploy.bench_result import BenchResult, gained_s
 from hlotune.deploy.bisection import SHORTFALL, Shortfall, culprits, shortfalls
 from hlotune.deploy.flat_calls import called_once, to_give_away
 from hlotune.deploy.inputs import Inputs, example_inputs, tame_inputs
@@ -28,14 +27,11 @@ from hlotune.hlo.frontends.program import Program
 from hlotune.hlo.mlir.compile_times import compiling
 from hlotune.measure.machine.affinity import has_all
 from hlotune.measure.machine.machine_lock import Turns
-from hlotune.measure.timing.comparison import Ratio, ratio, shared, speedup
-from hlotune.measure.timing.modes import fast_time_s, slow_time_s, without_slow_mode
+from hlotune.measure.timing.comparison import ratio, shared
 from hlotune.measure.timing.timing import ONCE_S
-from hlotune.measure.trial import Failure
 from hlotune.schedules.errors import WrongResult
 from hlotune.schedules.targets.cpu import HOST_PLATFORM
 from hlotune.schedules.targets.target import F32Operands, Target
-from hlotune.tuning_logs.finals import Paired
 
 BISECTION_PAIRS = 10
 ORACLE_S = 120.0
@@ -46,109 +42,6 @@ NOBODY = (
     "to blame: no site, for it is wrong without our kernels too; leave this program to XLA, and "
     "report it"
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BenchResult:
-    """Blocking calls of the whole program.  Sample i of both is of the same pair."""
-
-    program: str
-    default_s: tuple[float, ...]
-    tuned_s: tuple[float, ...]
-    calls_per_sample: int
-    accuracy: tuple[Accuracy, ...]
-    drawn_arguments: tuple[int, ...]
-    """Positions of arguments that were drawn at random, the example having no values there."""
-    kernels: tuple[Explanation, ...]
-    packed_bytes: int
-    notes: tuple[str, ...] = ()
-    """What has to be said beside all figures, as that constants of the program are missing."""
-    shortfalls: tuple[Shortfall, ...] = ()
-    again: Mapping[str, Paired | Failure] = field(default_factory=dict)
-    """By kernel: what was put in against its default, as `kernel_times.timed_again` found it."""
-
-    @property
-    def speedup(self) -> Ratio:
-        """Median of the paired ratios, default over tuned, with its 95 % interval; of a default in
-        two modes the slow one does not count."""
-        return speedup(self.default_s, self.tuned_s)
-
-    @property
-    def promised_s(self) -> float:
-        """What the records of the replaced kernels say that a run saves."""
-        return sum(e.promised_s for e in self.kernels if e.status == "tuned")
-
-    @property
-    def slower(self) -> tuple[str, ...]:
-        """Keys of kernels without which the program is proven faster."""
-        names = {name for s in self.shortfalls if s.is_slower for name in s.sites}
-        return tuple(dict.fromkeys(e.site.kernel.key for e in self.kernels if e.site.name in names))
-
-    @property
-    def gained_s(self) -> float:
-        return _gained_s(self.default_s, self.tuned_s)
-
-    def measured(self, e: Explanation) -> Paired | Failure | None:
-        """The comparison of the kernel at a site; None where it was not put in or timed again."""
-        return self.again.get(e.site.kernel.key) if e.status == "tuned" else None
-
-    def to_json(self) -> dict[str, Any]:
-        """All of it as JSON values; units are in the names."""
-        found = self.speedup
-        finite = math.isfinite(found.high)
-        return {
-            "program": self.program,
-            "default_s": fast_time_s(self.default_s),
-            "default_slow_s": slow_time_s(self.default_s),
-            "tuned_s": median(self.tuned_s),
-            "speedup": found.median,
-            "speedup_low": found.low,
-            "speedup_high": found.high if finite else None,
-            "won": found.is_faster and any(e.status == "tuned" for e in self.kernels),
-            "default_samples_s": list(self.default_s),
-            "tuned_samples_s": list(self.tuned_s),
-            "calls_per_sample": self.calls_per_sample,
-            "promised_s": self.promised_s,
-            "gained_s": self.gained_s,
-            "packed_bytes": self.packed_bytes,
-            "drawn_arguments": list(self.drawn_arguments),
-            "notes": list(self.notes),
-            "accuracy": [a.to_json() for a in self.accuracy],
-            "kernels": [_kernel_json(e, self.measured(e)) for e in self.kernels],
-            "shortfalls": [asdict(s) for s in self.shortfalls],
-        }
-
-
-def _gained_s(default_s: Sequence[float], tuned_s: Sequence[float]) -> float:
-    pairs = zip(without_slow_mode(default_s), tuned_s, strict=True)
-    return median(default - tuned for default, tuned in pairs)
-
-
-def _kernel_json(e: Explanation, again: Paired | Failure | None) -> dict[str, Any]:
-    failure = again if isinstance(again, Failure) else None
-    return {
-        "site": e.site.name,
-        "kernel": e.site.kernel.key,
-        "label": e.site.label,
-        "weight": e.site.weight,
-        "status": e.status,
-        "reason": e.reason,
-        "algorithm": e.algorithm,
-        **_paired_json(again if isinstance(again, Paired) else None),
-        "not_measured": f"{failure.kind}: {failure.message}" if failure else None,
-        **{f"recorded_{name}": value for name, value in _paired_json(e.paired).items()},
-    }
-
-
-def _paired_json(paired: Paired | None) -> dict[str, float | None]:
-    return {
-        "default_s": paired.default_time_s if paired else None,
-        "default_slow_s": slow_time_s(paired.default_s) if paired else None,
-        "tuned_s": paired.tuned_time_s if paired else None,
-        "speedup": paired.speedup if paired else None,
-        "speedup_low": paired.low if paired else None,
-        "speedup_high": paired.high if paired and math.isfinite(paired.high) else None,
-    }
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -416,7 +309,7 @@ def _shortfalls(
             return None
         function = assembled(tuned.program, part, tuned.target)
         _, default_s, tuned_s = timer.paired(ready.default, function, BISECTION_PAIRS)
-        return _gained_s(default_s, tuned_s)
+        return gained_s(default_s, tuned_s)
 
     return shortfalls(tuned.replacements, lambda r: promised.get(r.site, 0.0), gained)
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.hostile.originals import WEIGHTS, X, layer_program
-from hlotune.cli import kernels
+from hlotune.cli import kernel_limits
 from hlotune.cli.main import run_command
 from hlotune.costmodel import pretrained
 from hlotune.deploy.apply import apply
@@ -154,5 +154,5 @@ def printable(text: str) -> bool:
 
 
 if __name__ == "__main__":
-    kernels.measured_peaks = lambda: (PEAKS, False)  # of a machine that nobody asks about
+    kernel_limits.measured_peaks = lambda: (PEAKS, False)  # of a machine that nobody asks about
     serve({"read": read})

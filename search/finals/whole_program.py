@@ -9,7 +9,8 @@ from types import MappingProxyType
 from hlotune.codegen.runtime.malloc_settings import give_back
 from hlotune.deploy.accuracy import Accuracy
 from hlotune.deploy.apply import applied
-from hlotune.deploy.bench import ORACLE_S, BenchResult, Prepared, compared, prepared
+from hlotune.deploy.bench import ORACLE_S, Prepared, compared, prepared
+from hlotune.deploy.bench_result import BenchResult
 from hlotune.deploy.bisection import SHORTFALL
 from hlotune.deploy.long_calls import FEWEST_LONG_PAIRS, is_decided, rounds_s
 from hlotune.hlo.frontends.program import Program

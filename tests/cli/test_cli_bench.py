@@ -13,7 +13,7 @@ from hlotune.cli import bench
 from hlotune.cli.bench import APART, CLOCKS, accuracy_cells, print_accuracy, print_result
 from hlotune.deploy.accuracy import Accuracy
 from hlotune.deploy.apply import Explanation
-from hlotune.deploy.bench import BenchResult
+from hlotune.deploy.bench_result import BenchResult
 from hlotune.hlo.frontends.program import load
 from hlotune.hlo.sites.sites import sites
 from hlotune.measure.trial import Failure

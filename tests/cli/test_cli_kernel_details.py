@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from hlotune.cli import kernels
+from hlotune.cli import kernel_limits, kernels
 from hlotune.cli.kernel_details import Times
 from hlotune.cli.main import run_command
 from hlotune.hlo.frontends.program import Program
@@ -16,7 +16,7 @@ PEAKS = Properties(flops_per_s={"f32": 1e11}, read_bytes_per_s=1e10, clock_hz=3e
 
 @pytest.fixture(autouse=True)
 def known_peaks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernels, "peaks_of_today", lambda: PEAKS)
+    monkeypatch.setattr(kernel_limits, "peaks_of_today", lambda: PEAKS)
 
 
 def test_operations_are_listed_before_the_kernels(capsys: pytest.CaptureFixture[str]) -> None:

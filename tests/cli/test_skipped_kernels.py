@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from hlotune.cli.kernels import schedules_of
+from hlotune.cli.kernel_limits import schedules_of
 from hlotune.codegen.built import Built
 from hlotune.hlo.frontends.program import Program, load
 from hlotune.hlo.kernel import Kernel

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from hlotune.cli.kernels import schedules_of
+from hlotune.cli.kernel_limits import schedules_of
 from hlotune.codegen.build import build
 from hlotune.codegen.built import Built
 from hlotune.codegen.runtime.hosts import serial, shuffled, threaded
