@@ -1,4 +1,4 @@
-"""The part of a runner that a device of tests has nothing to do for."""
+"""The part of a runner that one device has nothing to do for, where nothing is compiled ahead."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from hlotune.measure.trial import CacheMode, Failure
 
 
 class CompilesNothing:
-    """One device, for which nothing is compiled ahead."""
+    """One device, for which nothing is compiled ahead: a base of runners."""
 
     @property
     def width(self) -> int:

@@ -16,6 +16,7 @@ from hlotune.codegen.built import Built
 from hlotune.hlo.canonical import graph_of
 from hlotune.hlo.kernel import Kernel
 from hlotune.hlo.to_compute.assemble import compute_of
+from hlotune.measure.compiles_nothing import CompilesNothing
 from hlotune.measure.simulated.time_formula import simulated_s
 from hlotune.measure.timing.comparison import Comparison
 from hlotune.measure.trial import CacheMode, Candidate, Failure, Measurement, Trial
@@ -36,7 +37,7 @@ DEFAULT_FLOPS_PER_S = 6e10
 
 
 @dataclass
-class SimulatedDevice:
+class SimulatedDevice(CompilesNothing):
     """Builder, runner and clock.
 
     Args:
@@ -61,19 +62,6 @@ class SimulatedDevice:
     def build(self, candidates: Sequence[Candidate]) -> list[Built | Failure]:
         """The object is the number of seconds that a call will take, as text."""
         return [self._built(c) for c in candidates]
-
-    @property
-    def width(self) -> int:
-        return 1
-
-    def compile_together(
-        self,
-        objects: Sequence[tuple[Kernel, Built | Failure]],
-        *,
-        cache: CacheMode | None = None,
-        spread: bool = False,
-    ) -> None:
-        """Nothing: a call takes as long as its object says."""
 
     def measure(
         self,

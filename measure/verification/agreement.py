@@ -10,9 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from hlotune.measure.verification.cases import Case
 from hlotune.measure.verification.deviation import relative_error, units_off
 from hlotune.measure.verification.inputs import Array, InputKind
-from hlotune.measure.verification.references import Case, References
+from hlotune.measure.verification.references import References
 from hlotune.measure.verification.verify import TOLERANCE
 from hlotune.schedules.errors import UnsupportedKernel
 

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from hlotune.hlo.oracle import Reference, compare
 from hlotune.hlo.oracle.bounded import quantum
-from hlotune.measure.verification.references import Case
+from hlotune.measure.verification.cases import Case
 from hlotune.schedules.errors import WrongResult
 
 _ROUNDING = 1e-9

@@ -32,10 +32,11 @@ from hlotune.measure.verification.buffers import (
     Placement,
     rounded,
 )  # fmt: skip
+from hlotune.measure.verification.cases import Case
 from hlotune.measure.verification.deviation import largest_error, relative_error
 from hlotune.measure.verification.inputs import InputKind, ordered_kinds
 from hlotune.measure.verification.races import Halves, InHalves
-from hlotune.measure.verification.references import Case, References
+from hlotune.measure.verification.references import References
 from hlotune.schedules.algorithms.table import algorithm_of
 from hlotune.schedules.dtypes import BYTES, is_float
 from hlotune.schedules.errors import BuildError, UnsupportedKernel, WrongResult

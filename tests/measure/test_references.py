@@ -10,6 +10,7 @@ from hlotune.hlo.kernel import Kernel
 from hlotune.hlo.oracle import compare
 from hlotune.hlo.sites.sites import sites
 from hlotune.measure.verification import references as measured_references
+from hlotune.measure.verification.cases import Case
 from hlotune.measure.verification.inputs import MOST_SUBNORMAL, InputKind
 from hlotune.measure.verification.references import (
     FEW_BOXES,
@@ -18,7 +19,6 @@ from hlotune.measure.verification.references import (
     LEAST_ELEMENTS,
     MOST_ELEMENTS,
     MOST_PRODUCTS,
-    Case,
     References,
     Shelf,
     Tried,

@@ -13,8 +13,8 @@ from hlotune.hlo.graph import Graph
 from hlotune.hlo.kernel import Kernel
 from hlotune.measure.machine.targets import host_target
 from hlotune.measure.trial import Failure
+from hlotune.measure.verification.cases import Case as ReferenceCase
 from hlotune.measure.verification.inputs import Domain, InputKind, domains, draw
-from hlotune.measure.verification.references import Case as ReferenceCase
 from hlotune.measure.verification.references import References
 from hlotune.measure.verification.verify import Verdict, verify
 from tests.support.computes import Case, tiled, whole

@@ -14,8 +14,9 @@ from hlotune.hlo.frontends.program import load
 from hlotune.hlo.oracle import Oracle
 from hlotune.hlo.oracle.projection import longest_dimension, projected, way_of, weighed
 from hlotune.hlo.sites.sites import sites
+from hlotune.measure.verification.cases import Case
 from hlotune.measure.verification.deviation import largest_error
-from hlotune.measure.verification.references import Case, References
+from hlotune.measure.verification.references import References
 from hlotune.measure.verification.whole_sums import whole_sums
 from hlotune.schedules.errors import WrongResult
 from hlotune.schedules.targets.target import F32Operands
