@@ -1,5 +1,6 @@
 """Fixtures and settings of all tests: golden files, JAX on the CPU, few and repeatable examples."""
 
+import gc
 import os
 import re
 import signal
@@ -41,6 +42,12 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     The same holds for the packages of other marks in `APART`.
     """
     return True if collection_path in files_left_out(config.option.markexpr) else None
+
+
+def pytest_collection_finish() -> None:
+    """What was imported and collected lives to the end: no search for garbage looks at it again."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:

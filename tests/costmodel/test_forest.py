@@ -1,6 +1,5 @@
 """Trees that are asked by machine code of our own say the very numbers that xgboost says."""
 
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from hlotune.costmodel.pretrained import shipped
 from hlotune.costmodel.trees import GROWTH, TOGETHER, Objective, Trees
 from hlotune.schedules.features.summary import NAMES
 from tests.support.made_rows import kernels
+from tests.support.taught_trees import taught
 
 Floats = NDArray[np.float32]
 
@@ -129,14 +129,6 @@ def test_forests_as_one_say_the_weighted_sum_of_what_they_say() -> None:
     np.testing.assert_array_equal(
         Asked(grown_on, together).margins(rows(99, 6)), said_by_xgboost(grown_on, rows(99, 6))
     )
-
-
-@cache
-def taught() -> Trees:
-    """Offline trees that have learned; nobody teaches them more."""
-    model = Trees("offline")
-    model.fit(*kernels(900, groups=6))
-    return model
 
 
 def test_offline_trees_on_both_are_the_mean_of_forests_of_equal_spreads(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from hlotune.codegen.built import Built
+from hlotune.costmodel.trees import Trees
 from hlotune.hlo.kernel import Kernel
 from hlotune.measure.timing.comparison import Comparison
 from hlotune.measure.trial import CacheMode, Candidate, Failure, Measurement, Trial
@@ -100,7 +101,9 @@ def test_a_budget_is_kept_and_used_with_all_that_closes_a_run(
     tasks = several(kernels)
     device = Device(tasks, SLOW, slower=slower)
     whole = FakeProgram(device=device, preparing_s=6.0, comparing_s=3.0, timing_s=2.0)
-    result = run(database, tasks, device, limits=Limits(seconds=budget_s), whole=whole)
+    result = run(
+        database, tasks, device, model=Trees(), limits=Limits(seconds=budget_s), whole=whole
+    )
     assert 0.93 * budget_s < device.now() <= budget_s
     assert not result.overrun
     assert len(device.pairs) == kernels
@@ -126,7 +129,7 @@ def test_what_finals_turn_out_not_to_need_is_searched_by_those_that_wait(
     told = list[tuple[str, Kernel]]()
     tasks, events = (*several(7), task("conv7", 7, weight=20.0)), list[Event]()
     device = Telling(tasks, SLOW, slower=0.6)
-    result = run(database, tasks, device, limits=Limits(seconds=90.0), events=events)
+    result = run(database, tasks, device, model=Trees(), limits=Limits(seconds=90.0), events=events)
     begun = next(n for n, event in enumerate(events) if isinstance(event, Finalising))
     batches = [e for e in events[begun:] if isinstance(e, Batch)]
     assert batches
@@ -152,7 +155,7 @@ def test_ctrl_c_while_what_was_left_is_searched_ends_the_run_with_short_finals(
 
     tasks = several(8)
     device = Stopped(tasks, SLOW, slower=0.6)
-    result = run(database, tasks, device, limits=Limits(seconds=90.0))
+    result = run(database, tasks, device, model=Trees(), limits=Limits(seconds=90.0))
     assert result.interrupted
     assert result.speedup is None
     assert len(result.won) == len(device.pairs) == 8
@@ -166,7 +169,7 @@ def test_finals_that_take_longer_than_expected_have_fewer_pairs(
     monkeypatch.setattr("hlotune.search.budget.reserve.CLEARLY", inf)  # none ends early
     tasks = several(8)
     device = Device(tasks, SLOW, slower=1.4, agree=PAIRS)
-    result = run(database, tasks, device, limits=Limits(seconds=120.0))
+    result = run(database, tasks, device, model=Trees(), limits=Limits(seconds=120.0))
     assert device.now() <= 1.05 * 120.0
     assert not result.overrun
     assert device.pairs[0] > device.pairs[-1] >= FEWEST_PAIRS
@@ -200,7 +203,7 @@ def test_a_first_batch_of_slow_trials_leaves_the_others_theirs(database: Databas
 
     tasks = several(3)
     device = Lagging(tasks, {"conv0": 2.0, "conv1": 1.0, "conv2": 1.0})
-    result = run(database, tasks, device, limits=Limits(seconds=60.0))
+    result = run(database, tasks, device, model=Trees(), limits=Limits(seconds=60.0))
     assert min(k.trials for k in result.kernels) >= 1
     assert len(device.pairs) >= 3
 
@@ -208,7 +211,9 @@ def test_a_first_batch_of_slow_trials_leaves_the_others_theirs(database: Databas
 def test_a_run_that_misses_its_budget_says_by_how_much_and_where(database: Database) -> None:
     tasks, events = several(8), list[Event]()
     device = Device(tasks, SLOW, slower=4.0)
-    result = run(database, tasks, device, limits=Limits(seconds=120.0), events=events)
+    result = run(
+        database, tasks, device, model=Trees(), limits=Limits(seconds=120.0), events=events
+    )
     assert len(device.pairs) == 8  # nothing is left out
     over_s = device.now() - 120.0
     assert over_s > 6.0
@@ -224,7 +229,9 @@ def test_where_trials_are_limited_nothing_is_prepared_and_nothing_is_over(
 ) -> None:
     tasks = several(2)
     whole = FakeProgram()
-    result = run(database, tasks, Device(tasks, SLOW), limits=Limits(trials=16), whole=whole)
+    result = run(
+        database, tasks, Device(tasks, SLOW), model=Trees(), limits=Limits(trials=16), whole=whole
+    )
     assert (whole.oracle_limits_s, result.overrun) == ([], "")
 
 
@@ -245,7 +252,7 @@ def test_a_batch_ends_where_only_the_time_for_closing_is_left(database: Database
 
     tasks = several(3)
     device = Slowing(tasks, SLOW)
-    run(database, tasks, device, limits=Limits(seconds=60.0))
+    run(database, tasks, device, model=Trees(), limits=Limits(seconds=60.0))
     assert device.now() <= 1.05 * 60.0
 
 

@@ -10,6 +10,7 @@ import pytest
 from hlotune.cli.resume import resume as command
 from hlotune.costmodel.model import MODELS
 from hlotune.costmodel.pretrained import start
+from hlotune.costmodel.trees import Trees
 from hlotune.hlo.frontends.program import load
 from hlotune.hlo.kernel import Kernel
 from hlotune.measure.machine.targets import TARGETS, host_target, toolchain
@@ -67,11 +68,11 @@ def test_a_run_taken_up_again_is_the_run_that_never_stopped(requests: int, tmp_p
     tasks, limits = two(), Limits(trials=96)
     with Database(tmp_path / "whole.db") as whole, Database(tmp_path / "parts.db") as parts:
         untold, first, second = list[Event](), list[Event](), list[Event]()
-        run(whole, tasks, limits=limits, events=untold)
+        run(whole, tasks, limits=limits, events=untold, model=Trees())
         broken = FakeDevice(tasks, interrupt_at=requests)
-        stopped = run(parts, tasks, broken, limits=limits, events=first)
+        stopped = run(parts, tasks, broken, limits=limits, events=first, model=Trees())
         assert stopped.interrupted
-        again = run(parts, tasks, limits=limits, events=second, resume=stopped.run)
+        again = run(parts, tasks, limits=limits, events=second, resume=stopped.run, model=Trees())
         for task in tasks:
             assert trials(parts, task.kernel) == trials(whole, task.kernel)
         assert choices(first) + choices(second) == choices(untold)

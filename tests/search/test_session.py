@@ -202,9 +202,15 @@ def test_ctrl_c_while_searching_keeps_what_was_found(
 def test_a_run_after_an_interrupted_one_goes_on_where_that_was(tmp_path: Path) -> None:
     conv = (task("conv", 1),)
     with Database(tmp_path / "whole.db") as whole, Database(tmp_path / "parts.db") as parts:
-        run(whole, conv, limits=Limits(trials=64))
-        run(parts, conv, FakeDevice(conv, interrupt_at=1 + 32 + 5), limits=Limits(trials=64))
-        run(parts, conv, limits=Limits(trials=64))
+        run(whole, conv, limits=Limits(trials=64), model=Trees())
+        run(
+            parts,
+            conv,
+            FakeDevice(conv, interrupt_at=1 + 32 + 5),
+            limits=Limits(trials=64),
+            model=Trees(),
+        )
+        run(parts, conv, limits=Limits(trials=64), model=Trees())
         key = conv[0].kernel.key
         ours = [
             [t for t in d.trials(key, **UNDER) if t.candidate.schedule.algorithm != XLA]
@@ -387,7 +393,7 @@ def test_the_same_seed_gives_the_same_run(tmp_path: Path) -> None:
     for name in ("a.db", "b.db"):
         with Database(tmp_path / name) as opened:
             tasks = two()
-            run(opened, tasks)
+            run(opened, tasks, model=Trees())
             trials.append([opened.trials(t.kernel.key, **UNDER) for t in tasks])
     assert trials[0] == trials[1]
 

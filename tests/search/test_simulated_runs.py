@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from hlotune.codegen.built import Built
+from hlotune.costmodel.trees import Trees
 from hlotune.hlo.kernel import Kernel
 from hlotune.measure.simulated.device import SimulatedDevice
 from hlotune.measure.trial import CacheMode, Candidate, Failure, Trial
@@ -62,7 +63,7 @@ def times(database: Database, of: tuple[Task, ...]) -> list[list[float | None]]:
 @pytest.mark.parametrize("budget_s", [40.0, pytest.param(80.0, marks=pytest.mark.slow)])
 def test_a_budget_in_seconds_is_kept_and_spent(budget_s: float, database: Database) -> None:
     device, events = SimulatedDevice(TARGET, build_s=SLOW_S), list[Event]()
-    run(database, tasks(), device, limits=Limits(seconds=budget_s), events=events)
+    run(database, tasks(), device, limits=Limits(seconds=budget_s), events=events, model=Trees())
     batches = [e for e in events if isinstance(e, Batch)]
     remaining_s = batches[-1].remaining_s
     assert remaining_s < SMALLEST * 1.05 * SLOW_S  # no room for more
@@ -73,13 +74,15 @@ def test_a_budget_in_seconds_is_kept_and_spent(budget_s: float, database: Databa
 @pytest.mark.slow
 def test_more_of_the_budget_goes_where_the_program_spends_its_time(database: Database) -> None:
     device = SimulatedDevice(TARGET, build_s=SLOW_S)
-    small, large = run(database, tasks(), device, limits=Limits(seconds=90)).kernels
+    small, large = run(database, tasks(), device, limits=Limits(seconds=90), model=Trees()).kernels
     assert large.trials > small.trials
 
 
 def test_a_large_kernel_gets_faster_than_the_device_s_default(database: Database) -> None:
     _, large = tasks()
-    (found,) = run(database, [large], SimulatedDevice(TARGET), limits=Limits(trials=16)).kernels
+    (found,) = run(
+        database, [large], SimulatedDevice(TARGET), limits=Limits(trials=16), model=Trees()
+    ).kernels
     assert found.won
 
 
@@ -91,8 +94,17 @@ def test_an_interrupted_run_goes_on_as_if_it_had_never_stopped(at: int, tmp_path
     """
     of, limits = tasks(), Limits(trials=32)
     with Database(tmp_path / "a.db") as whole, Database(tmp_path / "b.db") as parts:
-        run(whole, of, SimulatedDevice(TARGET, noise=0.0), limits=limits)
-        stopped = run(parts, of, Interrupted(TARGET, noise=0.0, at=at), limits=limits)
+        run(whole, of, SimulatedDevice(TARGET, noise=0.0), limits=limits, model=Trees())
+        stopped = run(
+            parts, of, Interrupted(TARGET, noise=0.0, at=at), limits=limits, model=Trees()
+        )
         assert stopped.interrupted
-        run(parts, of, SimulatedDevice(TARGET, noise=0.0), limits=limits, resume=stopped.run)
+        run(
+            parts,
+            of,
+            SimulatedDevice(TARGET, noise=0.0),
+            limits=limits,
+            resume=stopped.run,
+            model=Trees(),
+        )
         assert times(parts, of) == times(whole, of)

@@ -65,7 +65,7 @@ def test_learning_beats_random_search() -> None:
     wins = 0
     for seed in range(5):
         toy, log = ToySpace((10,) * 6, seed), Log()
-        tuning = tuner(log, toy, seed=seed)
+        tuning = tuner(log, toy, seed=seed, model=Trees())
         steps(tuning, 10)
         random = toy.times_s(toy.sample(320, np.random.default_rng(seed))).min()
         wins += tuning.best_s < 0.8 * random
@@ -75,7 +75,7 @@ def test_learning_beats_random_search() -> None:
 def test_the_same_seed_gives_the_same_records() -> None:
     a, b = Log(), Log()
     for log in (a, b):
-        steps(tuner(log, space(), seed=3), 5)
+        steps(tuner(log, space(), seed=3, model=Trees()), 5)
     assert a.trials == b.trials
     assert opened(a.state)[0] == opened(b.state)[0]
 
@@ -89,12 +89,14 @@ def test_another_seed_gives_other_records() -> None:
 
 def test_a_run_killed_in_a_batch_goes_on_as_if_it_had_not_been() -> None:
     whole = Log()
-    steps(tuner(whole, space()), 6)
+    steps(tuner(whole, space(), model=Trees()), 6)
     log = Log()
     with pytest.raises(KeyboardInterrupt):
-        steps(tuner(log, space(), runner=FakeRunner(space(), dies_at=3 * 32 + 10)), 6)
+        steps(
+            tuner(log, space(), runner=FakeRunner(space(), dies_at=3 * 32 + 10), model=Trees()), 6
+        )
     assert (log.batch, len(log.trials)) == (3, 96)
-    again = tuner(log, space())
+    again = tuner(log, space(), model=Trees())
     again.resume(log.batch, log.state)
     again.know(log.trials)
     again.experience.learn()
@@ -180,7 +182,9 @@ def test_failures_are_recorded_and_counted() -> None:
 
 def test_the_search_leaves_what_fails() -> None:
     log = Log()
-    tuning = tuner(log, space(), builder=FakeBuilder(unbuildable=space().best[-1] + 2))
+    tuning = tuner(
+        log, space(), builder=FakeBuilder(unbuildable=space().best[-1] + 2), model=Trees()
+    )
     shares = [step.failures / 32 for _ in range(8) if (step := tuning.step(32))]
     assert sum(shares[4:]) <= 0.4
 

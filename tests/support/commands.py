@@ -24,6 +24,7 @@ IMPORTED = (
     "hlotune.search.tune",
     "hlotune.deploy.bench",
     "tests.support.commands",
+    "tests.support.first_command",
 )
 """What the server imports: the command line, and what nearly all of its commands need."""
 

@@ -8,7 +8,6 @@ from typing import Any
 
 from hlotune.codegen.built import Built
 from hlotune.costmodel.model import CostModel
-from hlotune.costmodel.trees import Trees
 from hlotune.hlo.kernel import Kernel
 from hlotune.measure.compiles_nothing import CompilesNothing
 from hlotune.measure.machine.machine_lock import Turns
@@ -33,6 +32,7 @@ from hlotune.search.tasks import Skipped, Task
 from hlotune.search.tuner import Experience
 from hlotune.tuning_logs.database import Database, conditions
 from hlotune.tuning_logs.finals import Final, Paired, Whole
+from tests.support.quadratic import Quadratic
 from tests.support.toy import ToySpace
 
 TARGET = TARGETS["x86-64"]
@@ -223,7 +223,7 @@ def run(
         peaks=lambda: PROPERTIES,
         builder=device,
         runner=device,
-        experience=Experience(model or Trees()),
+        experience=Experience(model or Quadratic()),
         make=SEARCHERS[searcher],
         seed=seed,
         numerics="standard",

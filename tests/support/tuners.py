@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from hlotune.codegen.built import Built
-from hlotune.costmodel.trees import Trees
+from hlotune.costmodel.model import CostModel
 from hlotune.hlo.kernel import Kernel
 from hlotune.measure.compiles_nothing import CompilesNothing
 from hlotune.measure.trial import CacheMode, Candidate, Failure, Measurement, Outcome, Trial
@@ -14,6 +14,7 @@ from hlotune.schedules.steps.steps import Split
 from hlotune.search.searchers.annealing import Annealing
 from hlotune.search.searchers.descent import Descent
 from hlotune.search.tuner import Experience, KernelTuner, Predicted
+from tests.support.quadratic import Quadratic
 from tests.support.toy import ToySpace, heuristic_first
 
 KERNEL = Kernel("func.func @kernel() { toy }")
@@ -102,8 +103,9 @@ def tuner(
     builder: FakeBuilder | None = None,
     seed: int = 0,
     numerics: Numerics = "standard",
+    model: CostModel | None = None,
 ) -> KernelTuner:
-    model = Trees()
+    model = model or Quadratic()
     entropy = (seed, 7)
     return KernelTuner(
         KERNEL,
