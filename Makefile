@@ -34,7 +34,7 @@ SEED := 0
 TVM_CASES := gemm_1024 C6 gemm_128x768x3072
 TVM_TRIALS := 128
 
-.PHONY: setup setup-oldest demo test test-oldest test-torch test-browser test-aot test-frameworks lint types types-oldest slow docs bench bench-operators bench-kernels bench-peers bench-search \
+.PHONY: setup setup-oldest demo test suite test-oldest test-torch suite-torch test-browser test-aot test-frameworks lint types types-oldest slow docs bench bench-operators bench-kernels bench-peers bench-search \
   bench-columns bench-busy bench-defaults bench-tuner hostile device bench-models bench-eval dataset curves model performance bench-memory
 
 setup: .venv/.installed
@@ -60,6 +60,9 @@ demo: setup
 	@echo "the report of this run, for any browser: $(CURDIR)/build/report.html"
 
 test: lint types
+	$(MAKE) suite
+
+suite: setup
 	$(KEEPING_MODULES) $(PYTHON) -m pytest $(TWO_AT_ONCE) -m "not slow and not torch and not browser and not frameworks and not aot"
 
 # The documentation as a site, build/docs/index.html, in an environment of its own.
@@ -90,6 +93,9 @@ test-oldest: types-oldest
 	$(KEEPING_MODULES) $(OLDEST)/python -m pytest $(TWO_AT_ONCE) -m "not slow and not browser and not frameworks and not aot"
 
 test-torch: types-oldest
+	$(MAKE) suite-torch
+
+suite-torch: setup-oldest
 	$(KEEPING_MODULES) $(OLDEST)/python -m pytest $(TWO_AT_ONCE) -m "not slow and (torch or smoke)"
 
 # Programs of Keras, flax, equinox and haiku, and models that ONNX Runtime and OpenVINO run, in an
