@@ -55,6 +55,12 @@ def on_line(t: mp.mpf) -> mp.mpf:
     return (x + ERFCX_CENTRE) * erfcx(x)
 
 
+def from_zero(t: mp.mpf) -> mp.mpf:
+    """What (x + 1) * erfcx(x) is above 1, as a multiple of t + 1 = 2 x / (x + 1)."""
+    x = (1 + t) / (1 - t)
+    return ((x + 1) * erfcx(x) - 1) / (t + 1)
+
+
 def fits() -> list[Fit]:
     half, quarter = mp.log(2) / 2 * mp.mpf("1.001"), mp.pi / 4 * mp.mpf("1.001")
     s = (mp.sqrt(2) - 1) / (mp.sqrt(2) + 1)
@@ -96,6 +102,12 @@ def fits() -> list[Fit]:
         Fit(
             "ERFCX", "(x + 2) * exp(x^2) * erfc(x) = ERFCX((x - 2) / (x + 2)), 0.5 <= x <= 28",
             on_line, low, (far - ERFCX_CENTRE) / (far + ERFCX_CENTRE), {"float": 11, "double": 23},
+        ),
+        Fit(
+            "ERFCX_FROM_ZERO",
+            "(x + 1) * exp(x^2) * erfc(x) = 1 + (t + 1) * ERFCX_FROM_ZERO(t), "
+            "t = (x - 1) / (x + 1)",
+            from_zero, mp.mpf(-1), mp.mpf("9.1") / mp.mpf("11.1"), {"float": 11},
         ),
         Fit(
             "SINE", "sin(r) = r + r^3 * SINE(r^2), |r| <= pi / 4",

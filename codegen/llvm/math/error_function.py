@@ -3,17 +3,19 @@
 Where sixteen lanes can look into a table at once, floats have one polynomial for each of sixteen
 intervals.  Otherwise, up to 1, and the complement up to 0.5, are odd polynomials; beyond,
 erfc(x) = exp(-x^2) ERFCX(t) / (x + 2) with t = (x - 2) / (x + 2), which is smooth to infinity.
+Where exponentials are by eighths, the complement of floats has such a polynomial from 0 on, whose
+error at 0 is none.
 """
 
-from hlotune.codegen.llvm.math.exponentials import exponential_of_sum
+from hlotune.codegen.llvm.math.exponentials import exponential_at_most_one, exponential_of_sum
 from hlotune.codegen.llvm.math.interval_tables import (
     ERF_INTERVALS,
     ERF_LIMIT,
     ERF_TABLE,
     ERFCX_TABLE,
 )
-from hlotune.codegen.llvm.math.polynomials import ERF, ERFCX
-from hlotune.codegen.llvm.math.tables import has_lookups, looked_up
+from hlotune.codegen.llvm.math.polynomials import ERF, ERFCX, ERFCX_FROM_ZERO
+from hlotune.codegen.llvm.math.tables import has_lookups, has_short_lookups, looked_up
 from hlotune.codegen.llvm.math.vector_builder import Lanes
 
 ZERO = {"float": 10.5, "double": 27.5}
@@ -50,6 +52,8 @@ def _erf_by_table(t: Lanes, x: str) -> str:
 def erfc(t: Lanes, x: str) -> str:
     if has_lookups(t):
         return _erfc_by_table(t, x)
+    if has_short_lookups(t):
+        return _erfc_by_quotient(t, x)
     size = t.magnitude(x)
     far = _complement(t, size)
     far = t.select(t.compare("lt", x, t.number(0)), t.subtract(t.number(2), far), far)
@@ -69,6 +73,19 @@ def _erfc_by_table(t: Lanes, x: str) -> str:
     square, lost = t.exact_product(size, size)
     e = exponential_of_sum(t, t.negate(square), t.negate(lost))
     found = t.multiply(e, total)
+    below = t.compare("lt", x, t.number(0))
+    return t.select(below, t.subtract(t.number(2), found), found)
+
+
+def _erfc_by_quotient(t: Lanes, x: str) -> str:
+    """exp(-x^2) erfcx(x), the latter by one quotient and one polynomial from 0 on."""
+    size = t.at_most(t.magnitude(x), ZERO[t.element])
+    share = t.divide(t.number(1), t.add(size, t.number(1)))
+    twice = t.multiply(t.add(size, size), share)
+    p = t.polynomial_by_halves(t.subtract(twice, t.number(1)), ERFCX_FROM_ZERO[t.element])
+    square, lost = t.exact_product(size, size)
+    e = exponential_at_most_one(t, t.negate(square), t.negate(lost))
+    found = t.multiply(t.multiply(t.multiply_add(twice, p, t.number(1)), share), e)
     below = t.compare("lt", x, t.number(0))
     return t.select(below, t.subtract(t.number(2), found), found)
 

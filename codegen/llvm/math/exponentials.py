@@ -45,17 +45,23 @@ def exponential(t: Lanes, x: str) -> str:
     return exponential_of_sum(t, x, None)
 
 
-def exponential_at_most_one(t: Lanes, x: str) -> str:
-    """exp(x) for x <= 0, or so little above it as rounding leaves: up to 70."""
-    x = t.at_least(x, RANGE[t.element][0])
+def exponential_at_most_one(t: Lanes, x: str, rest: str | None = None) -> str:
+    """exp(x + rest) for x <= 0, or so little above it as rounding leaves: up to 70."""
+    if t.scales or not has_short_lookups(t):
+        return _lifted_exponential(t, x, rest)
+    x, lift = t.at_least(x, RANGE[t.element][0]), LIFT[t.element]
+    shifted, r = _shifted(t, x, rest, SHORT_ENTRIES)
+    scale = t.of_bits(_power_of_eighths(t, shifted, lift))
+    return t.multiply(t.polynomial(r, [c * 2.0**-lift for c in EXP_EIGHTH[0]]), scale)
+
+
+def _lifted_exponential(t: Lanes, x: str, rest: str | None) -> str:
+    """The same with a polynomial of more terms and no table: where no one instruction multiplies by
+    a power of two, that is lifted and the polynomial lowered."""
+    x, lift = t.at_least(x, RANGE[t.element][0]), LIFT[t.element]
     if t.scales:
-        return _scaled_exponential(t, x, None)
-    lift = LIFT[t.element]
-    if has_short_lookups(t):
-        shifted, r = _shifted(t, x, None, SHORT_ENTRIES)
-        scale = t.of_bits(_power_of_eighths(t, shifted, lift))
-        return t.multiply(t.polynomial(r, [c * 2.0**-lift for c in EXP_EIGHTH[0]]), scale)
-    shifted, r = _shifted(t, x, None)
+        return _scaled_exponential(t, x, rest)
+    shifted, r = _shifted(t, x, rest)
     scale = t.on_bits("shl", shifted, t.mantissa)
     scale = t.of_bits(t.on_bits("add", scale, t.bits_of(2.0**lift)))
     return t.multiply(_power(t, r, 2.0**-lift), scale)
@@ -219,7 +225,7 @@ def logistic(t: Lanes, x: str) -> str:
     """
     if has_lookups(t) and t.scales:
         return _logistic_by_reciprocal(t, x)
-    e = exponential(t, t.negate(t.magnitude(x)))
+    e = _lifted_exponential(t, t.negate(t.magnitude(x)), None)
     below = t.compare("lt", x, t.number(0))
     above = t.select(below, e, t.number(1))
     total = t.add(e, t.number(1))
