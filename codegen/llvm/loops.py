@@ -15,6 +15,7 @@ from hlotune.codegen.llvm.clipped_reductions import clipped_range
 from hlotune.codegen.llvm.function import Function, Module
 from hlotune.codegen.llvm.idioms import transposed_copies
 from hlotune.codegen.llvm.idioms.amx_tiles import Tiles
+from hlotune.codegen.llvm.idioms.side_by_side import has_long_chains, side_by_side
 from hlotune.codegen.llvm.idioms.transposed_stores import Waiting, waits
 from hlotune.codegen.llvm.idioms.values_as_stored import AsStored, as_stored
 from hlotune.codegen.llvm.idioms.window_reuse import rolled
@@ -281,6 +282,9 @@ class StageFunction:
         key = s.stage.name, k, *sizes.values()
         if key not in self.copies:
             found, target = copies(s, k, sizes), self.nest.target
+            in_memory = all(isinstance(self.places[x.tensor], Place) for x in s.stage.loads)
+            if in_memory and has_long_chains(self.nest, s):
+                found = side_by_side(found)
             self.copies[key] = rolled(found, s, target.vector_registers, target.rates)
         return self.copies[key]
 
