@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from hlotune.deploy.flat_calls import called
 from hlotune.deploy.inputs import Inputs, example_inputs, results_of
-from hlotune.deploy.plain_values import finite, plain
+from hlotune.deploy.plain_values import apart, finite, lost
 from hlotune.hlo.calling.callable import jitted
 from hlotune.hlo.frontends.program import Program
 from hlotune.hlo.graph import Graph, Op, TensorType, needed
@@ -189,15 +189,15 @@ class Judge:
     def _verdict(self, k: int, kind: TensorType, got: Array, numerics: Numerics) -> Accuracy:
         reference = self.references[k]
         if isinstance(reference, Gap) and not reference.is_repeatable:
-            return self._accuracy(k, np.zeros(1, np.bool_), None, nan, None)
+            return self._accuracy(k, 0.0, None, nan, None)
         verdict = (
             self._against_default(k, kind, got, numerics)
             if isinstance(reference, Gap)
             else self._against_either(k, reference, kind, got, numerics)
         )
-        lost = int((finite(self.default[k]) & ~finite(got)).sum())
-        if lost and not verdict.wrong:
-            return replace(verdict, wrong=f"{lost} elements not finite where the default's are")
+        gone = 0 if verdict.wrong else lost(self.default[k], got)
+        if gone:
+            return replace(verdict, wrong=f"{gone} elements not finite where the default's are")
         return verdict
 
     def _against_either(
@@ -229,19 +229,19 @@ class Judge:
             wrong = str(mismatch) if mismatch else None
         elif ours > min(MOST_ERROR, allowed(kind.dtype, theirs, numerics)):
             wrong = f"relative error {ours:.3g}, the default's is {theirs:.3g}"
-        return self._accuracy(k, known, theirs, ours, wrong)
+        return self._accuracy(k, _share(known), theirs, ours, wrong)
 
     def _against_default(
         self, k: int, kind: TensorType, got: Array, numerics: Numerics
     ) -> Accuracy:
-        expected, known = plain(self.default[k]), finite(self.default[k])
-        error = relative_error(expected[known], plain(got)[known])
+        found = apart(self.default[k], got)
         most = allowed(kind.dtype, 0.0, numerics) * np.sqrt(len(self.program.graph.ops))
-        wrong = f"relative error {error:.3g} to the default's result" if error > most else None
-        return self._accuracy(k, known, None, error, wrong)
+        why = f"relative error {found.error:.3g} to the default's result"
+        wrong = why if found.error > most else None
+        return self._accuracy(k, found.compared, None, found.error, wrong)
 
     def _accuracy(
-        self, k: int, known: Array, default_error: float | None, error: float, wrong: str | None
+        self, k: int, share: float, default_error: float | None, error: float, wrong: str | None
     ) -> Accuracy:
         reference = self.references[k]
         return Accuracy(
@@ -249,7 +249,7 @@ class Judge:
             result=k,
             default_error=default_error,
             tuned_error=error,
-            compared=float(known.mean()) if known.size else 1.0,
+            compared=share,
             wrong=wrong,
             unchecked=reference.reason if isinstance(reference, Gap) else None,
             default_wrong=self._default_wrong(k, self.program.graph.result_types[k]),
@@ -290,20 +290,13 @@ def allowed(dtype: str, default_error: float, numerics: Numerics) -> float:
     return TIMES_DEFAULT[numerics] * max(EPS.get(dtype, 0.0), default_error)
 
 
-def relative_error(expected: Array, got: Array) -> float:
-    """Root mean square error over root mean square.
+def _share(known: Array) -> float:
+    return float(known.mean()) if known.size else 1.0
 
-    `expected` is finite.  Infinite where `got` is not, NaN where there is nothing to compare.
-    """
-    with np.errstate(all="ignore"):
-        want, have = expected.astype(np.float64), got.astype(np.float64)
-        if not want.size:
-            return float("nan")
-        if not np.isfinite(have).all():
-            return float("inf")
-        most = np.abs(want).max() or 1.0  # squares of large values would overflow
-        off, size = np.linalg.norm((have - want) / most), np.linalg.norm(want / most)
-        return float(off / size) if size else float(np.inf if off else 0.0)
+
+def relative_error(expected: Array, got: Array) -> float:
+    """Root mean square error over root mean square; what is expected is finite."""
+    return apart(expected, got).error
 
 
 def is_useful(reference: Reference, factor: float) -> bool:

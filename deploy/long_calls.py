@@ -1,13 +1,11 @@
 """Calls of seconds in what is left of a budget: no round begins that has no time, and none is made
 that changes no verdict.
 
-The rank sum test takes four rounds of the default and of the tuned program
-(`comparison.fewest_long_pairs`).  Where there is no time for four more, the calls in which both
-were checked are the first of them.  The default's was made at another time, and may be off by
-anything.  A gain is proven all the same: of three fair samples of the default and four of the tuned
-program one order in 35 has all of the one above all of the other, so that it is claimed by chance
-no more often than that.  The tuned program's first call is at most slower than its others, which
-takes from its gain.
+Three rounds have an interval (`comparison.FEWEST_LONG`), and where there is time there are four.
+Where there is none for four, the call in which the tuned program was checked is the first of its
+times: it is at most slower than its others, which takes from its gain.  The default's first call
+was made at another time, in a process without memory, and may be slower by anything: it is a sample
+only where no other is, and proves nothing.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,15 +17,11 @@ import jax
 
 from hlotune.hlo.calling.callable import device_of
 from hlotune.hlo.mlir.compile_times import compiling
-from hlotune.measure.timing.comparison import fewest_long_pairs
+from hlotune.measure.timing.comparison import FEWEST_LONG, fewest_long_pairs
 from hlotune.measure.timing.timing import is_seldom
 
 FEWEST_LONG_PAIRS = fewest_long_pairs()
-"""Below, no interval of long calls has 95 % confidence."""
-LOOKED_AT = 2
-"""So many rounds are made where there is no time for as many as prove anything: they show whether
-the program is far from what its kernels promise.
-"""
+"""More rounds are not made of calls so long that single ones may have no time."""
 
 _ready: Callable[[Any], Any] = jax.block_until_ready
 
@@ -41,37 +35,48 @@ def rounds_in(
     made: tuple[float, float] | None,
     expected_s: tuple[float, float],
 ) -> Sides:
-    """Samples of both sides, in as many rounds as prove anything; fewer where these have no time,
-    or once the rest cannot prove anything any more.
+    """Samples of both sides, in four rounds; in fewer where these have no time, or once the rest
+    changes no verdict.
 
     Args:
         left_s: the seconds that are left.
         sample: calls side 0, the default, or side 1.
-        made: what a call of both took before: the first round, unless there is time for all anew.
+        made: what a call of both took before.  The tuned program's is its first sample, unless
+            there is time for four rounds; the default's is one where there is no time for a round.
         expected_s: what a call of either side takes, before any was timed here.
     """
     sides: tuple[list[float], list[float]] = ([], [])
     if made is not None:
         expected_s = made
-        if left_s() < rounds_s(*made, 0):
-            sides = [made[0]], [made[1]]
+        if left_s() < _calls_s(made, FEWEST_LONG_PAIRS, FEWEST_LONG_PAIRS):
+            sides[1].append(made[1])
     while len(sides[0]) < FEWEST_LONG_PAIRS and not is_decided(*sides):
         rounds = _rounds(sides)
         seldom = [len(rounds) >= 2 and is_seldom(rounds[:2], k) for k in (0, 1)]
-        calls_s = [_call_s(sides, expected_s, k) for k in (0, 1)]
-        first_s = 0.0 if sides[0] else sum(calls_s)
-        if not _fits(len(rounds), calls_s, seldom, max(left_s(), first_s)):
+        missing = [k for k in (0, 1) if len(sides[k]) == len(rounds)]
+        costs_s = [_call_s(sides, expected_s, k) for k in missing if not seldom[k]]
+        first_s = sum(costs_s) if made is None and not rounds else 0.0
+        if max(left_s(), first_s) < sum(costs_s):
             break
-        for k in (0, 1) if len(rounds) % 2 == 0 else (1, 0):
+        for k in missing if len(rounds) % 2 == 0 else reversed(missing):
             sides[k].append(min(sides[k][:2]) if seldom[k] else sample(k))
+    if made is not None and not sides[0]:
+        return made[:1], made[1:]
     return tuple(sides[0]), tuple(sides[1])
 
 
-def rounds_s(default_s: float, tuned_s: float, made: int) -> float:
-    """The seconds of all rounds that prove anything, of which so many are made."""
-    default_rounds = 2 if is_far(default_s, tuned_s) else FEWEST_LONG_PAIRS
-    left = max(0, default_rounds - made), FEWEST_LONG_PAIRS - made
-    return left[0] * default_s + left[1] * tuned_s
+def rounds_s(default_s: float, tuned_s: float) -> float:
+    """The seconds of the fewest rounds that prove something.
+
+    Where a call of the tuned program is a sample already, they are more than it takes by another:
+    what comes before the rounds takes longer than expected at times.
+    """
+    return _calls_s((default_s, tuned_s), FEWEST_LONG, FEWEST_LONG)
+
+
+def _calls_s(both_s: tuple[float, float], default: int, tuned: int) -> float:
+    """The seconds of so many calls of either side."""
+    return (2 if is_far(*both_s) else default) * both_s[0] + tuned * both_s[1]
 
 
 def is_far(default_s: float, tuned_s: float) -> bool:
@@ -80,8 +85,8 @@ def is_far(default_s: float, tuned_s: float) -> bool:
 
 
 def is_decided(default_s: Sequence[float], tuned_s: Sequence[float]) -> bool:
-    """Whether further rounds change nothing: once times of both sides lie among one another, the
-    interval of four rounds has 1 inside whatever the rest are.
+    """Whether further rounds are taken to change nothing: times of both sides lie among one
+    another, and then the interval of four rounds has 1 inside whatever the rest are.
     """
     if not default_s:
         return False
@@ -89,21 +94,12 @@ def is_decided(default_s: Sequence[float], tuned_s: Sequence[float]) -> bool:
 
 
 def _rounds(sides: tuple[list[float], list[float]]) -> list[dict[int, float]]:
-    return [{0: default_s, 1: tuned_s} for default_s, tuned_s in zip(*sides, strict=True)]
+    return [{0: default_s, 1: tuned_s} for default_s, tuned_s in zip(*sides, strict=False)]
 
 
 def _call_s(sides: Sequence[Sequence[float]], expected_s: Sequence[float], k: int) -> float:
     """What the next call of a side is expected to take: as long as its last one did."""
     return sides[k][-1] if sides[k] else expected_s[k]
-
-
-def _fits(made: int, calls_s: Sequence[float], seldom: Sequence[bool], left_s: float) -> bool:
-    """Whether all rounds to come fit; or the next one alone, where few are made."""
-    calls = [0.0 if s else c for c, s in zip(calls_s, seldom, strict=True)]
-    rest_s = (FEWEST_LONG_PAIRS - made) * sum(calls)
-    if not any(seldom) and is_far(*calls_s):
-        rest_s -= max(0, FEWEST_LONG_PAIRS - max(made, 2)) * calls_s[0]
-    return left_s >= (sum(calls) if made < LOOKED_AT else rest_s)
 
 
 @dataclass

@@ -1,11 +1,20 @@
-"""Values as numbers of f64, a complex one as two of them, and which of them are finite."""
+"""Values as numbers of f64, a complex one as two of them: which are finite, and how far two results
+lie apart.
 
+Results may be as large as all weights of a program, so that they are compared in blocks.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
+BLOCK = 1 << 16
+"""Elements that are looked at together: what is computed of them stays in a cache."""
 
 
 def plain(values: Array) -> NDArray[np.float64]:
@@ -20,3 +29,60 @@ def finite(values: Array) -> NDArray[np.bool_]:
     if values.dtype in (np.float32, np.float64):
         return np.isfinite(values)  # without a copy: results may be large
     return np.isfinite(plain(values))
+
+
+@dataclass(frozen=True, slots=True)
+class Apart:
+    """How far a result lies from the one that is expected, where that one is finite."""
+
+    error: float
+    """Root mean square error over root mean square; infinite where the result is not finite, NaN
+    where there is nothing to compare."""
+    compared: float
+    """The share of the numbers that could be compared."""
+
+
+def apart(expected: Array, got: Array) -> Apart:
+    """In units of the largest value so far, as squares of large ones would overflow."""
+    most = off = size = 0.0
+    numbers = known = 0
+    with np.errstate(all="ignore"):
+        for all_wanted, all_got in _blocks(expected, got):
+            kept = np.isfinite(all_wanted)
+            want, have = (x if kept.all() else x[kept] for x in (all_wanted, all_got))
+            numbers, known = numbers + kept.size, known + want.size
+            if not want.size:
+                continue
+            if (largest := float(np.abs(want).max())) > most:
+                off, size = (x * (most / largest) ** 2 for x in (off, size))
+                most = largest
+            have -= want
+            off += _square(have / (most or 1.0))
+            size += _square(want / (most or 1.0))
+            if not math.isfinite(off):  # as one of the values that were got was
+                off, size = math.inf, 1.0
+    if not known:
+        return Apart(math.nan, 0.0 if numbers else 1.0)
+    error = math.sqrt(off / size) if size else math.inf if off else 0.0
+    return Apart(error, known / numbers)
+
+
+def lost(expected: Array, got: Array) -> int:
+    """How many numbers are not finite where those that are expected are."""
+    return sum(int((finite(e) & ~finite(g)).sum()) for e, g in _parts(expected, got))
+
+
+def _parts(*arrays: Array) -> Iterator[tuple[Array, ...]]:
+    flat = [x.reshape(-1) for x in arrays]
+    for start in range(0, flat[0].size, BLOCK):
+        yield tuple(x[start : start + BLOCK] for x in flat)
+
+
+def _blocks(*arrays: Array) -> Iterator[tuple[NDArray[np.float64], ...]]:
+    for part in _parts(*arrays):
+        yield tuple(plain(x) for x in part)
+
+
+def _square(x: NDArray[np.float64]) -> float:
+    """The sum of squares; what is in `x` is lost."""
+    return float(np.square(x, out=x).sum())  # BLAS would start threads for each block

@@ -46,7 +46,11 @@ WHOLE_SHARE = 0.03
 """At most this share of the seconds is put by for timing the whole program at the end."""
 CLOSING_SHARE = 0.25
 """Closing a run over a program of long calls takes at most this share of the seconds: its last
-rounds are left out where they would take more."""
+rounds are left out where they would take more, unless all that prove something fit into
+`PROVING_SHARE`."""
+PROVING_SHARE = 0.4
+"""A gain that is proven is worth more than further kernels: as much of the seconds may closing take
+where the rounds of the whole program that prove something need it."""
 ORACLE_SHARE = 0.2
 """The oracle has at most this share of the seconds for the whole program."""
 

@@ -19,8 +19,6 @@ the caches into their state, and takes equally long for all kernels but those wi
 """
 LONG_CALLS = 2
 """Calls of a default that takes seconds, where candidates are many times as fast."""
-ALONE = 2.0
-"""Building one kernel by itself takes so many times as long as one of two at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +77,6 @@ def final_s(costs: Costs, pairs: int) -> float | None:
     heat_s = costs.crowd * (costs.build_s + 2 * costs.usual_s)
     own_s = costs.entrants * costs.build_s + verifying_s + default_s + sampling_s
     return heat_s + own_s
-
-
-def building_s(costs: Sequence[Costs]) -> float:
-    """The seconds to build one candidate of each kernel, one after the other."""
-    known = [c.build_s for c in costs if c.build_s is not None]
-    return ALONE * len(costs) * mean(known) if known else 0.0
 
 
 def finals_s(costs: Sequence[Costs], pairs: int) -> list[float]:

@@ -13,10 +13,15 @@ from math import inf, isfinite
 from statistics import mean, median
 
 from hlotune.measure.timing.timing import CLEARLY, SELDOM
-from hlotune.search.budget.budget import CLOSING_SHARE, DEFAULT_BUDGET_S, WHOLE_SHARE
-from hlotune.search.budget.closing_costs import Costs, Due, building_s, finals_s
+from hlotune.search.budget.budget import (
+    CLOSING_SHARE,
+    DEFAULT_BUDGET_S,
+    PROVING_SHARE,
+    WHOLE_SHARE,
+)
+from hlotune.search.budget.closing_costs import Costs, Due, finals_s
 from hlotune.search.budget.spending import Contest, Decided
-from hlotune.search.finals.closing import Comparing
+from hlotune.search.finals.closing import ANY, Comparing, Within
 from hlotune.search.finals.finals import FEWEST_PAIRS, PAIRS
 from hlotune.search.finals.heats import BEHIND, CHAMPIONS, heat_size
 
@@ -79,15 +84,16 @@ class Reserve:
         follows.
 
         Where `finals_s` says what finals still take, a program of long calls has as few calls as
-        leave closing a quarter of the budget.
+        leave closing its share of the budget.
         """
         champions = [c for c in self.contests if has_champion(c)]
-        building = building_s([costs(c, PAIRS) for c in champions])
         saved_s = sum(c.task.weight * max(0.0, c.default_s - c.tuner.best_s) for c in champions)
-        within_s = inf
+        within = ANY
         if finals_s is not None and self.budget_s is not None:
-            within_s = CLOSING_SHARE * self.budget_s - self._took_s - finals_s - OUTSIDE_S
-        return self.whole.due_s(building, timing_s, saved_s, within_s) + OUTSIDE_S
+            others_s = self._took_s + finals_s + OUTSIDE_S
+            shares = CLOSING_SHARE, PROVING_SHARE
+            within = Within(*(share * self.budget_s - others_s for share in shares))
+        return self.whole.due_s(timing_s, saved_s, within) + OUTSIDE_S
 
     def pairs(self, waiting: Sequence[Contest], passed_s: float, *, hurried: bool) -> int:
         """The pairs of samples in the final of the first kernel that waits for its own.

@@ -54,6 +54,18 @@ class Verdict:
     interrupted: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Within:
+    """The seconds that comparing a program of long calls may take."""
+
+    usual_s: float
+    proving_s: float
+    """The same where its rounds prove something."""
+
+
+ANY = Within(inf, inf)
+
+
 class Comparing(Protocol):
     """Compares the whole program with the default."""
 
@@ -66,12 +78,10 @@ class Comparing(Protocol):
         """Whether calls of the program take so long that there are few of them."""
         ...
 
-    def due_s(
-        self, building_s: float, timing_s: float, saved_s: float = 0.0, within_s: float = inf
-    ) -> float:
-        """The seconds that a comparison is expected to take, where building all its kernels takes
-        `building_s` and timing takes `timing_s` at most.  Champions so far save the program
-        `saved_s`.  Long calls have fewer rounds where all of it would take more than `within_s`.
+    def due_s(self, timing_s: float, saved_s: float = 0.0, within: Within = ANY) -> float:
+        """The seconds that a comparison is expected to take, where timing takes `timing_s` at most.
+        Champions so far save the program `saved_s`.  Long calls have fewer rounds where all of it
+        would take more than is `within`.
         """
         ...
 

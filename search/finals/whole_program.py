@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import inf, isfinite
+from math import isfinite
 from statistics import median
 from types import MappingProxyType
 
@@ -12,13 +12,15 @@ from hlotune.deploy.apply import applied
 from hlotune.deploy.bench import ORACLE_S, Prepared, compared, prepared
 from hlotune.deploy.bench_result import BenchResult
 from hlotune.deploy.bisection import SHORTFALL
-from hlotune.deploy.long_calls import FEWEST_LONG_PAIRS, is_decided, rounds_s
+from hlotune.deploy.long_calls import is_decided, rounds_s
 from hlotune.hlo.frontends.program import Program
 from hlotune.measure.machine.machine_lock import Turns
+from hlotune.measure.timing.comparison import FEWEST_LONG
 from hlotune.measure.timing.timing import ONCE_S
 from hlotune.measure.trial import CacheMode
 from hlotune.schedules.numerics import Numerics
 from hlotune.schedules.targets.target import Target
+from hlotune.search.finals.closing import ANY, Within
 from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.finals import Final, Paired, Whole
 
@@ -65,16 +67,15 @@ class WholeProgram:
         """Whether calls of the default take so long that there are few of them."""
         return self._ready is not None and self._ready.call_s >= ONCE_S
 
-    def due_s(
-        self, building_s: float, timing_s: float, saved_s: float = 0.0, within_s: float = inf
-    ) -> float:
-        """The seconds that a comparison is expected to take, where building all its kernels takes
-        `building_s`.
+    def due_s(self, timing_s: float, saved_s: float = 0.0, within: Within = ANY) -> float:
+        """The seconds that a comparison is expected to take; it builds nothing, for the code of
+        kernels that won is kept.
 
         They are a warm call and a check of either side, and timing both, for `timing_s` at most.
         Calls of seconds need none to warm up, and `timing_s` says nothing about them: they have the
-        rounds that prove something where all of it takes `within_s` at most, else one, else none
-        beside the calls in which both are checked.  Champions so far save `saved_s` of a call.
+        rounds that prove something where all of it takes `within.proving_s` at most, else one where
+        that takes `within.usual_s`, else none beside the calls in which both are checked.
+        Champions so far save `saved_s` of a call.
         Kernels that slow the program down are looked for in the time that is left then; no time is
         put by for that.
         """
@@ -83,13 +84,14 @@ class WholeProgram:
         ready = self._ready
         if not self.is_long:
             calls_s = min(timing_s, 2 * PAIRS * ready.call_s)
-            return building_s + ready.compile_s + 10 * ready.call_s + calls_s
+            return ready.compile_s + 10 * ready.call_s + calls_s
         tuned_s = max(0.0, ready.call_s - KEPT_GAIN * saved_s)
         checking_s = max(0.0, ready.compile_s - ready.call_s) + len(ready.judges) * tuned_s
-        all_s = rounds_s(ready.call_s, tuned_s, made=int(ready.is_sample))
-        timings_s = (all_s, ready.call_s + tuned_s, 0.0)
-        least_s = building_s + checking_s
-        return least_s + next((s for s in timings_s if least_s + s <= within_s), 0.0)
+        all_s = rounds_s(ready.call_s, tuned_s)
+        if checking_s + all_s <= within.proving_s:
+            return checking_s + all_s
+        one_s = ready.call_s + tuned_s
+        return checking_s + (one_s if checking_s + one_s <= within.usual_s else 0.0)
 
     def compare(
         self,
@@ -156,13 +158,13 @@ def unproven(default_s: Sequence[float], tuned_s: Sequence[float]) -> str:
     """What so few rounds of long calls show, and that it proves nothing; "" where there are as many
     as can.
     """
-    if len(default_s) >= FEWEST_LONG_PAIRS:
+    if len(default_s) >= FEWEST_LONG:
         return ""
     rounds = "one round" if len(default_s) == 1 else f"{len(default_s)} rounds"
     times = f"default {median(default_s):.2f} s, tuned {median(tuned_s):.2f} s in {rounds}"
     if is_decided(default_s, tuned_s):
         return f"{times}, in which no side is always faster: no difference is proven"
     return (
-        f"{times}, too few to prove a difference, which takes {FEWEST_LONG_PAIRS}: each kernel is "
+        f"{times}, too few to prove a difference, which takes {FEWEST_LONG}: each kernel is "
         "kept by its own comparison; give a larger budget to compare the program"
     )

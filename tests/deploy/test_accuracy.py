@@ -14,6 +14,7 @@ from hlotune.cli.main import run_command
 from hlotune.deploy.accuracy import Judge, require_known_calls
 from hlotune.deploy.flat_calls import called
 from hlotune.deploy.inputs import SCALES, example_inputs, random_inputs, tame_inputs
+from hlotune.deploy.plain_values import BLOCK, Apart, apart, lost
 from hlotune.hlo.calling.callable import jitted
 from hlotune.hlo.frontends.program import Program, load
 from hlotune.schedules.errors import ProgramError
@@ -237,3 +238,27 @@ def test_an_operation_that_xla_does_not_know_is_named_before_anything_is_tuned(
 def test_a_program_without_such_calls_is_not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hlotune.deploy.accuracy.called", None)
     require_known_calls(load(lambda x: x @ x, normal(4, 4)))
+
+
+def test_large_results_are_compared_in_blocks_as_small_ones_at_once() -> None:
+    rng = np.random.default_rng(3)
+    wanted = rng.standard_normal(3 * BLOCK + 5).astype(np.float32)
+    wanted[BLOCK:] *= 1e3
+    got = wanted * (1 + 1e-4 * rng.standard_normal(wanted.size).astype(np.float32))
+    wide = wanted.astype(np.float64)
+    error = np.linalg.norm(got - wide) / np.linalg.norm(wide)
+    assert apart(wanted, got).error == pytest.approx(error)
+    large, off = 1e200 * wide[::-1], 1e200 * got[::-1].astype(np.float64)
+    assert apart(large, off).error == pytest.approx(error)
+
+
+def test_what_is_not_finite_is_left_out_where_it_is_expected_and_wrong_elsewhere() -> None:
+    wanted = np.array([[1.0, np.inf], [np.nan, 3.0]], np.float32)
+    assert apart(wanted, np.array([[1.0, 5.0], [6.0, 3.0]], np.float32)) == Apart(0.0, 0.5)
+    broken = np.array([[np.nan, 0.0], [0.0, 3.0]], np.float32)
+    assert apart(wanted, broken) == Apart(np.inf, 0.5) and lost(wanted, broken) == 1
+    nothing = apart(np.full(2, np.nan), np.ones(2))
+    assert np.isnan(nothing.error) and nothing.compared == 0.0
+    assert apart(np.zeros(3), np.zeros(3)).error == 0.0
+    assert apart(np.zeros(3), np.ones(3)).error == np.inf
+    assert apart(np.ones(2, np.complex64), np.array([1, 1 + 1j], np.complex64)).compared == 1.0

@@ -294,8 +294,44 @@ def test_five_pairs_of_short_calls_prove_nothing() -> None:
 def test_four_pairs_of_long_calls_are_enough_where_all_of_one_side_are_slower() -> None:
     assert ratio([3.0, 3.2, 3.0, 3.2], [1.0, 1.6, 1.5, 1.0]) == Ratio(2.5, 1.875, 3.2)
     assert not ratio([3.0, 3.2, 3.1, 3.3], [1.0, 1.5, 1.2, 3.1]).is_faster
-    assert not ratio([3.0] * 3, [1.0] * 3).is_faster
     assert not ratio([3.0] * 4, [1.0] * 4, shared(3)).is_faster, "three share the error of one"
+
+
+def test_three_pairs_of_long_calls_prove_what_is_large_beside_their_noise() -> None:
+    found = ratio([3.0, 3.3, 3.0], [1.5, 1.6, 1.4])
+    assert 1.7 < found.low < found.median < found.high < 2.5
+    assert not ratio([3.0, 3.3, 3.0], [2.6, 2.9, 2.4]).is_faster, "though each is faster"
+    assert not ratio([3.0] * 2, [1.0] * 2).is_faster, "two prove nothing"
+    assert not ratio([3.0] * 3, [1.0] * 3, shared(2)).is_faster, "two share the error of one"
+    assert not ratio([0.3] * 3, [0.1] * 3).is_faster, "of short calls they prove nothing"
+
+
+def _two_speeds(rng: random.Random, slow: float, noise: float) -> float:
+    return 2.0 * (1.3 if rng.random() < slow else 1.0) * rng.lognormvariate(0, noise)
+
+
+@pytest.mark.parametrize(
+    "noise",
+    [
+        lambda rng: rng.lognormvariate(2, 0.1),
+        lambda rng: 2.0 + rng.random(),
+        lambda rng: 2.0 + rng.expovariate(2.0),
+        lambda rng: 2.0 * rng.paretovariate(1.5),
+        lambda rng: _two_speeds(rng, 0.3, 0.01),
+        lambda rng: _two_speeds(rng, 0.5, 0.01),
+        lambda rng: _two_speeds(rng, 0.5, 0.06),
+    ],
+    ids=["normal", "uniform", "a tail", "a heavy tail", "seldom slow", "two speeds", "both"],
+)
+def test_three_pairs_claim_no_gain_by_chance_in_more_than_three_of_a_hundred(
+    noise: Callable[[random.Random], float],
+) -> None:
+    rng, tries = random.Random(5), 10_000
+
+    def claims() -> bool:
+        return ratio([noise(rng) for _ in range(3)], [noise(rng) for _ in range(3)]).is_faster
+
+    assert sum(claims() for _ in range(tries)) <= 0.034 * tries  # 0.03, and luck
 
 
 @pytest.mark.parametrize(("pairs", "rank"), [(5, 0), (6, 1), (9, 2), (15, 4), (25, 8)])

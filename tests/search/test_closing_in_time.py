@@ -1,8 +1,8 @@
-"""Programs whose calls take seconds are closed in a quarter of a budget, which is kept."""
+"""Programs whose calls take seconds are closed in a part of a budget, which is kept."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from math import inf, isfinite
+from math import isfinite
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -12,7 +12,8 @@ import pytest
 from hlotune.deploy.bench import Prepared
 from hlotune.deploy.long_calls import rounds_in
 from hlotune.measure.timing.comparison import ratio
-from hlotune.search.budget.budget import CLOSING_SHARE, Limits
+from hlotune.search.budget.budget import CLOSING_SHARE, PROVING_SHARE, Limits
+from hlotune.search.finals.closing import ANY, Within
 from hlotune.search.finals.whole_program import WholeProgram, unproven
 from hlotune.search.progress import Event, Finished, KernelSkipped
 from hlotune.search.result import TuneResult
@@ -42,9 +43,7 @@ class LongProgram(FakeProgram):
         super().prepare(oracle_limit_s)
         self._take(COMPILE_S + self.default_call_s)
 
-    def due_s(
-        self, building_s: float, timing_s: float, saved_s: float = 0.0, within_s: float = inf
-    ) -> float:
+    def due_s(self, timing_s: float, saved_s: float = 0.0, within: Within = ANY) -> float:
         nothing: Any = None
         whole = WholeProgram(nothing, nothing, "standard", nothing, "model")
         if self.oracle_limits_s:
@@ -53,7 +52,7 @@ class LongProgram(FakeProgram):
                 compile_s=COMPILE_S + self.default_call_s, call_s=self.default_call_s,
                 is_sample=True,
             )  # fmt: skip
-        return whole.due_s(building_s, timing_s, saved_s, within_s)
+        return whole.due_s(timing_s, saved_s, within)
 
     def compare(
         self,
@@ -126,13 +125,30 @@ def test_where_they_fit_a_gain_is_proven_as_ever(database: Database) -> None:
     assert (result.speedup_low or 0.0) > 1 and not result.unproven
 
 
-def test_closing_takes_a_quarter_of_the_seconds_that_are_due() -> None:
+@pytest.mark.parametrize(
+    ("default_s", "tuned_s", "budget_s"), [(3.8, 1.9, 120.0), (10.0, 6.5, 240.0)]
+)
+def test_three_rounds_prove_a_gain_of_a_program_whose_four_do_not_fit(
+    default_s: float, tuned_s: float, budget_s: float, database: Database
+) -> None:
+    whole = LongProgram(default_call_s=default_s, tuned_call_s=tuned_s)
+    result, device = tuned(database, whole, budget_s, [])
+    assert (result.speedup_low or 0.0) > 1 and not result.unproven
+    assert device.now() <= 1.05 * budget_s
+
+
+def test_closing_takes_a_quarter_of_the_seconds_and_more_only_to_prove_something() -> None:
     whole = LongProgram(default_call_s=10.0, tuned_call_s=7.0, oracle_limits_s=[1.0])
     saved_s, least_s = 3.0 / 0.9, COMPILE_S + 7.0
-    assert whole.due_s(0.0, 5.0, saved_s) == pytest.approx(least_s + 3 * 17.0)
-    assert whole.due_s(0.0, 5.0, saved_s, CLOSING_SHARE * 180.0) == pytest.approx(least_s + 17.0)
-    assert whole.due_s(0.0, 5.0, saved_s, CLOSING_SHARE * 60.0) == pytest.approx(least_s)
-    assert whole.due_s(0.0, 5.0, saved_s, CLOSING_SHARE * 300.0) == pytest.approx(least_s + 51.0)
+
+    def due_s(budget_s: float) -> float:
+        within = Within(CLOSING_SHARE * budget_s, PROVING_SHARE * budget_s)
+        return whole.due_s(5.0, saved_s, within)
+
+    assert whole.due_s(5.0, saved_s) == pytest.approx(least_s + 3 * 17.0)
+    assert due_s(180.0) == pytest.approx(least_s + 51.0)
+    assert due_s(120.0) == pytest.approx(least_s + 17.0)
+    assert due_s(60.0) == pytest.approx(least_s)
 
 
 def test_finals_that_have_no_time_before_the_program_is_checked_are_left_out_and_said(

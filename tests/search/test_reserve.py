@@ -19,7 +19,6 @@ from hlotune.search.budget.budget import Limits
 from hlotune.search.budget.closing_costs import (
     UNKNOWN_FINAL_S,
     Costs,
-    building_s,
     final_s,
     finals_s,
 )
@@ -301,8 +300,6 @@ def test_kernels_without_a_batch_take_what_others_take() -> None:
     known = final_s(COSTS, 9)
     assert known is not None
     assert finals_s([COSTS, Costs(default_s=0.2)], 9) == pytest.approx([known, known])
-    assert building_s([COSTS, Costs()]) == pytest.approx(0.4)
-    assert building_s([Costs()]) == 0.0
 
 
 def test_a_run_that_goes_on_expects_the_default_to_take_what_the_oracle_took() -> None:

@@ -19,6 +19,7 @@ from hlotune.hlo.sites.sites import sites
 from hlotune.measure.machine.machine_lock import Turns
 from hlotune.measure.machine.targets import host_target, toolchain
 from hlotune.search.finals import whole_program as whole_module
+from hlotune.search.finals.closing import Within
 from hlotune.search.finals.whole_program import WholeProgram
 from hlotune.tuning_logs.database import Database
 from tests.support.applied import DIRECT, PARAMETERS, final, mlp, normal
@@ -57,12 +58,16 @@ def test_a_program_of_long_calls_is_due_what_the_fewest_pairs_take(
             program=program, default=jitted(program), inputs=example_inputs(program), judges=(),
             compile_s=5.0, call_s=4.0,
         )  # fmt: skip
-        assert whole.due_s(0.0, 10.0) == pytest.approx(1.0 + 4 * 8.0)
-        assert whole.due_s(0.0, 10.0, saved_s=1.0) == pytest.approx(1.0 + 4 * 7.1)
-        far_faster_s = 1.0 + 2 * 4.0 + 4 * 0.4
-        assert whole.due_s(0.0, 10.0, saved_s=4.0) == pytest.approx(far_faster_s)
-        assert whole.due_s(0.0, 10.0, within_s=20.0) == pytest.approx(1.0 + 8.0), "one round"
-        assert whole.due_s(0.0, 10.0, within_s=8.0) == pytest.approx(1.0), "the checks alone"
+        assert whole.due_s(10.0) == pytest.approx(1.0 + 3 * 8.0)
+        assert whole.due_s(10.0, saved_s=1.0) == pytest.approx(1.0 + 3 * 7.1)
+        far_faster_s = 1.0 + 2 * 4.0 + 3 * 0.4
+        assert whole.due_s(10.0, saved_s=4.0) == pytest.approx(far_faster_s)
+        proving = whole.due_s(10.0, within=Within(usual_s=20.0, proving_s=26.0))
+        assert proving == pytest.approx(1.0 + 3 * 8.0)
+        one = whole.due_s(10.0, within=Within(usual_s=20.0, proving_s=24.0))
+        assert one == pytest.approx(1.0 + 8.0)
+        checks_alone = whole.due_s(10.0, within=Within(usual_s=8.0, proving_s=24.0))
+        assert checks_alone == pytest.approx(1.0)
 
 
 def test_what_is_prepared_is_not_done_again_when_it_is_compared(
@@ -73,9 +78,9 @@ def test_what_is_prepared_is_not_done_again_when_it_is_compared(
         run = database.start_run(None, host_target(), toolchain(), cache="warm")
         database.record_final(run, site.kernel, final(DIRECT))
         whole = WholeProgram(program, database, "standard", host_target(), "warm")
-        assert whole.due_s(building_s=1.0, timing_s=1.0) == 0.0
+        assert whole.due_s(timing_s=1.0) == 0.0
         whole.prepare(60.0)
-        assert 1.0 < whole.due_s(building_s=1.0, timing_s=0.0) < whole.due_s(1.0, timing_s=1.0)
+        assert 0.0 < whole.due_s(timing_s=0.0) < whole.due_s(timing_s=1.0)
         monkeypatch.setattr(accuracy, "evaluate", None)  # the oracle
         late = whole.compare(0.0)
         assert late is not None and late.paired is not None

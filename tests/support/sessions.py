@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import inf
 from types import MappingProxyType
 from typing import Any
 
@@ -22,6 +21,7 @@ from hlotune.schedules.ir.expr import Affine, Apply, Load
 from hlotune.schedules.steps.schedule import Schedule
 from hlotune.schedules.targets.target import Properties, Toolchain
 from hlotune.search.budget.budget import Limits
+from hlotune.search.finals.closing import ANY, Within
 from hlotune.search.finals.finals import Keep, keep_nothing
 from hlotune.search.progress import Event
 from hlotune.search.result import TuneResult
@@ -165,9 +165,7 @@ class FakeProgram:
         self.oracle_limits_s.append(oracle_limit_s)
         self._take(self.preparing_s)
 
-    def due_s(
-        self, building_s: float, timing_s: float, saved_s: float = 0.0, within_s: float = inf
-    ) -> float:
+    def due_s(self, timing_s: float, saved_s: float = 0.0, within: Within = ANY) -> float:
         return self.comparing_s + min(timing_s, self.timing_s)
 
     def compare(
