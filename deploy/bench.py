@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import jax
 import numpy as np
 from numpy.typing import NDArray
 
@@ -22,7 +23,7 @@ from hlotune.deploy.inputs import Inputs, example_inputs, tame_inputs
 from hlotune.deploy.long_calls import Watched
 from hlotune.deploy.replacement import Replacement, assembled
 from hlotune.deploy.timer import FEWEST_PAIRS, SAMPLE_S, Function, Timer
-from hlotune.hlo.calling.callable import jitted
+from hlotune.hlo.calling.callable import device_of, jitted
 from hlotune.hlo.frontends.program import Program
 from hlotune.hlo.mlir.compile_times import compiling
 from hlotune.measure.machine.affinity import has_all
@@ -78,14 +79,15 @@ def prepared(
     `oracle_limit_s` limits the oracle: what it has not reached by then is held against the default
     alone, and the verdict says so.
     """
-    default = jitted(program, platform=target.platform if target else HOST_PLATFORM)
+    platform = target.platform if target else HOST_PLATFORM
+    default = jitted(program, platform=platform)
     example = example_inputs(program, seed)
     with compiling() as spent:
-        compile_s, results = _timed_call(program, default, example)
+        compile_s, results = _timed_call(program, default, example, platform)
     call_s = compile_s - spent.seconds
     is_long = bool(spent.seconds) and call_s >= ONCE_S
     if not is_long:
-        call_s, _ = _timed_call(program, default, example)
+        call_s, _ = _timed_call(program, default, example, platform)
     taming_s = max(LEAST_TAMING_S, TAMING * oracle_limit_s)
     known = replace(example, results=results)
     sets = tame_inputs(program, default, seed, taming_s, known, call_s)
@@ -128,10 +130,13 @@ def _f32_operands(target: Target | None) -> F32Operands:
 
 
 def _timed_call(
-    program: Program, function: Function, inputs: Inputs
+    program: Program, function: Function, inputs: Inputs, platform: str
 ) -> tuple[float, tuple[NDArray[Any], ...]]:
-    """What a blocking call takes, and what it gives."""
-    values = to_give_away(program, inputs.values)
+    """What a blocking call takes on values that are on the device, and what it gives."""
+    with jax.enable_x64(True), jax.default_device(device_of(platform)):
+        values = to_give_away(program, [jax.device_put(v) for v in inputs.values])
+    for x in values:
+        x.block_until_ready()
     start_s = time.perf_counter()
     results = called_once(program, function, values)
     for x in results:

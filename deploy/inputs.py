@@ -96,11 +96,14 @@ def results_of(program: Program, default: Callable[..., Any], inputs: Inputs) ->
 
 def example_inputs(program: Program, seed: int = 0, scale: float = 1.0) -> Inputs:
     """What the program was loaded with; random where that is missing, or zeros."""
-    drawn = draw(program.graph, "normal", np.random.default_rng([seed, 1]), scale)
     leaves = jax.tree.leaves(program.example_args or ())
+    kept = [None if _says_nothing(x) else np.asarray(x) for x in leaves]
+    given = tuple(k for k in kept if k is not None)
+    if leaves and len(given) == len(leaves):
+        return Inputs("example", given, ())
+    drawn = draw(program.graph, "normal", np.random.default_rng([seed, 1]), scale)
     if not leaves:
         return Inputs("example", drawn, tuple(range(len(drawn))))
-    kept = [None if _says_nothing(x) else np.asarray(x) for x in leaves]
     values = tuple(d if k is None else k for k, d in zip(kept, drawn, strict=True))
     return Inputs("example", values, tuple(i for i, k in enumerate(kept) if k is None))
 
