@@ -108,19 +108,16 @@ class Fusible:
         """Whether an operation is a cumulative reduction."""
         return cumulative(self.region.graph, op) is not None
 
-    def sources(self, index: int) -> set[int]:
-        """The operations that one waits for, free ones left out: those behind them."""
-        found, waiting, seen = set[int](), list(reads(self.region.graph.ops[index])), set[int]()
-        while waiting:
-            value = waiting.pop()
-            producer = self.region.producers.get(value)
-            if producer is None or value in seen:
-                continue
-            seen.add(value)
-            if self.is_free(producer):
-                waiting.extend(reads(self.region.graph.ops[producer]))
-            else:
-                found.add(producer)
+    def all_sources(self) -> list[set[int]]:
+        """For each operation those that it waits for, free ones left out: those behind them."""
+        found = list[set[int]]()
+        for op in self.region.graph.ops:
+            own = set[int]()
+            for value in reads(op):
+                producer = self.region.producers.get(value)
+                if producer is not None:
+                    own |= found[producer] if self.is_free(producer) else {producer}
+            found.append(own)
         return found
 
     def copies(self, members: Iterable[int]) -> frozenset[int]:

@@ -60,19 +60,6 @@ class _Way:
     between.
     """
 
-    def behind(self, computes: bool) -> "_Way":
-        """The way with one more operation in front of the reader."""
-        sources = {s: (n, depth + 1) for s, (n, depth) in self.sources.items()}
-        return _Way(self.size + computes, self.depth + 1, sources)
-
-    def beside(self, other: "_Way") -> "_Way":
-        """The way of a reader that reads both."""
-        sources = dict(self.sources)
-        for s, (n, depth) in other.sources.items():
-            own = sources.get(s, (0, 0))
-            sources[s] = own[0] + n, max(own[1], depth)
-        return _Way(self.size + other.size, max(self.depth, other.depth), sources)
-
 
 def fused(fusible: Fusible, others: Sequence[Group] = ()) -> list[Group]:
     """The largest groups, in order; `others` are groups that exist already."""
@@ -99,7 +86,7 @@ class _Growth:
         graph = self.region.graph
         self.names = self.region.axis_names()
         self.merged = merged_names(graph, self.names)
-        self.sources = [fusible.sources(i) for i in range(len(graph.ops))]
+        self.sources = fusible.all_sources()
         self.ways = self._ways()
         self.apart = apart(fusible, self.sources)
         users = defaultdict[int, set[int]](set)
@@ -108,15 +95,13 @@ class _Growth:
                 for source in found:
                     users[source].add(i)
         candidates = set(fusible.members)
-        self.walked = [self._axes(i, i in candidates)[0] for i in range(len(graph.ops))]
+        axes = [self._axes(i, i in candidates) for i in range(len(graph.ops))]
+        self.walked = [walked for walked, _ in axes]
         """The axes that each operation walks."""
         self.nodes = [
-            _Node(
-                {i}, *self._axes(i, i in candidates), i in candidates, set(s), users[i],
-                self._alone(i),
-            )
+            _Node({i}, *axes[i], i in candidates, set(s), users[i], self._alone(i))
             for i, s in enumerate(self.sources)
-        ]  # fmt: skip
+        ]
         """By operation; several operations have one node."""
 
     def _axes(self, index: int, grows: bool) -> tuple[frozenset[str], frozenset[str]]:
@@ -222,18 +207,24 @@ class _Growth:
 
     def _ways(self) -> dict[int, _Way]:
         """For the result of each operation, the way through free operations to what it reads."""
-        graph, found = self.region.graph, dict[int, _Way]()
+        graph, producers = self.region.graph, self.region.producers
+        found = dict[int, _Way]()
         for op in graph.ops:
-            way = _Way(0, 0, {})
+            size, depth, sources = 0, 0, dict[int, tuple[int, int]]()
             for operand in op.operands:
-                producer = self.region.producers.get(operand)
+                producer = producers.get(operand)
                 if producer is None:
                     continue
-                read = _Way(0, 0, {producer: (1, 0)})
+                ends, between = {producer: (1, 0)}, 0
                 if self.fusible.is_free(producer):
-                    read = found[operand].behind(graph.ops[producer].name in KERNELS_ELEMENTWISE)
-                way = way.beside(read)
-            found.update(dict.fromkeys(op.results, way))
+                    way, between = found[operand], 1
+                    ends = way.sources
+                    size += way.size + (graph.ops[producer].name in KERNELS_ELEMENTWISE)
+                    depth = max(depth, way.depth + 1)
+                for end, (times, deep) in ends.items():
+                    before, deepest = sources.get(end, (0, 0))
+                    sources[end] = before + times, max(deepest, deep + between)
+            found.update(dict.fromkeys(op.results, _Way(size, depth, sources)))
         return found
 
     def _leads(self, a: _Node, b: _Node) -> bool:
