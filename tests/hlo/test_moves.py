@@ -1,6 +1,7 @@
 """Programs that compute nothing and move elements alone are kernels too."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -12,9 +13,9 @@ from hlotune.hlo.canonical import graph_of
 from hlotune.hlo.frontends.program import argument, load
 from hlotune.hlo.sites.sites import Site, sites
 from hlotune.hlo.to_compute.assemble import compute_of
-from hlotune.measure.machine.targets import host_target
+from hlotune.measure.machine.targets import TARGETS, host_target
 from hlotune.schedules.spaces.cpu_rows.space import space_of
-from hlotune.schedules.steps.steps import Vectorize
+from hlotune.schedules.steps.steps import Split, Vectorize
 from tests.support.reductions import called
 
 Moves = Callable[..., Any]
@@ -86,6 +87,17 @@ def test_parts_that_are_chosen_are_read_where_they_go_to_by_lanes_that_choose_al
     assert not others
     assert [s.name for s in compute.stages] == ["out"]
     assert Vectorize("out", "i2.4") in space.schedule(space.heuristic()).steps
+
+
+@pytest.mark.parametrize("name", ["x86-64-v3", "znver4"])
+def test_threads_share_the_rows_of_planes_that_they_would_share_unevenly(name: str) -> None:
+    """Of nine planes, four at a time, one of two threads would have eight."""
+    (site,) = cut(streamed, (9, 512, 512))
+    space = space_of(compute_of(graph_of(site.kernel)), replace(TARGETS[name], threads=2))
+    steps = space.schedule(space.heuristic()).steps
+    splits = {s.axis: s.factors for s in steps if isinstance(s, Split)}
+    assert splits["i0"] == (3, 1, 4), "one task has all planes"
+    assert splits["i1"] == (1, 256), "and half of the rows"
 
 
 def test_empty_parts_and_slices_of_all_are_left_out() -> None:

@@ -1,6 +1,6 @@
 """The first candidate: numbers by formulas of extents and target, for each partition."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import ceil, prod
 
 import numpy as np
@@ -24,9 +24,11 @@ from hlotune.schedules.spaces.cpu_rows.partitions import Partition, row_bytes, t
 from hlotune.schedules.spaces.cpu_rows.sketch import sums_floats
 from hlotune.schedules.spaces.cpu_rows.streams import (
     NEIGHBOURS_AHEAD,
+    WIDE_VECTOR,
     bytes_ahead,
     reads_memory,
     reads_neighbours,
+    waits_for_several,
 )
 from hlotune.schedules.spaces.cpu_rows.view import RowsKnobs
 from hlotune.schedules.targets.cpu import CpuTarget
@@ -42,7 +44,7 @@ PIECE_BYTES = 1024
 norm do: memory is read in order only where the pieces of neighbouring rows are taken together."""
 ROWS_IN_LANES = 2
 """Rows whose reductions along the lanes are written out together."""
-LONG_ROW, WIDE_VECTOR, LONG_ROW_OF_WIDE = 32, 64, 128
+LONG_ROW, LONG_ROW_OF_WIDE = 32, 128
 """Vectors of a row from which on it is reduced alone, as one stream from memory: the first where
 vectors have 32 bytes or less, as was measured with AVX2, the last for wider ones, with AVX-512."""
 ROWS_IN_SCANS = 4
@@ -60,6 +62,8 @@ threads which get equally many tasks, some of them of small arrays, are busy for
 VECTORS_OF_OUTER, ROWS_OF_OUTER = 2, 4
 """Vectors and rows of an outer product that are written out: what rows share is loaded once, and
 all passes over it are so many times fewer."""
+UNEVEN = 1.25
+"""What the largest share of a thread may be of an equal one, where another axis has equal ones."""
 SQUARES = 4
 """Register tiles of a transpose along each of its two axes that are taken together."""
 ROWS_OF_CHUNK = 4
@@ -109,10 +113,12 @@ def _put_streams(space: RowsKnobs, config: NDArray[np.int32], nest: Nest, stage:
     read; and what passes the caches."""
     if ("ahead", stage.name) in space.columns:
         asked = 0
-        if nest.members:
+        if nest.members and not waits_for_several(space.compute, stage, space.target):
             own = stage.points // max(1, nest.row_points)
             widest = max(BYTES[space.compute.tensor(x).dtype] for x in touched(stage))
             asked = bytes_ahead(space.compute, stage, space.target, own * widest)
+        elif nest.members:
+            asked = 0
         elif reads_neighbours(space.compute, stage, space.target):
             asked = NEIGHBOURS_AHEAD
         elif stage.reduce and space.target.vector_bytes < WIDE_VECTOR:
@@ -239,11 +245,12 @@ def _put_blocks(space: RowsKnobs, config: NDArray[np.int32], nest: Nest) -> None
     rates = space.target.rates
     alone = _cycles(space.compute, nest, rates) <= REPAYS_WAKING * rates.wake_cycles
     wanted = 1 if alone else space.target.threads
-    for a in nest.rows:
-        iterations = ceil(stage.extents[a] / (steps[a] * block[a]))
-        tasks = min(wanted, iterations)
+    iterations = {a: ceil(stage.extents[a] / (steps[a] * block[a])) for a in nest.rows}
+    for k, a in enumerate(nest.rows):
+        later = [iterations[b] for b in nest.rows[k + 1 :]]
+        tasks = _tasks(iterations[a], wanted, later)
         wanted = ceil(wanted / tasks)
-        share = ceil(iterations / tasks)
+        share = ceil(iterations[a] / tasks)
         if list(space.likes.values()).count(stage.name) > 1:
             share = min(share, max(1, TASK_ELEMENTS // steps[a]))
         if nest.members or block[a] > 1 or (outer and a == form.row):
@@ -252,6 +259,18 @@ def _put_blocks(space: RowsKnobs, config: NDArray[np.int32], nest: Nest) -> None
             tiles, blocks = share, 1
         _put_at_least(space, config, "tiles", f"{stage.name} {a}", tiles)
         _put_at_least(space, config, "blocks", f"{stage.name} {a}", blocks)
+
+
+def _tasks(iterations: int, wanted: int, later: Sequence[int]) -> int:
+    """The tasks that iterations along an axis are shared among: one where they would be uneven, as
+    three for two threads are, and those along a later axis are not."""
+
+    def is_even(n: int) -> bool:
+        return ceil(n / wanted) * wanted <= UNEVEN * n
+
+    if iterations <= wanted or is_even(iterations):
+        return min(wanted, iterations)
+    return 1 if any(is_even(n) for n in later) else wanted
 
 
 def _rows_together(space: RowsKnobs, nest: Nest, last: str) -> int:
