@@ -5,15 +5,10 @@ from typing import Any
 import pytest
 
 from benchmarks.row_kernels import OF_ROWS, over_rows
-from hlotune.hlo.canonical import graph_of
-from hlotune.hlo.frontends.program import argument, load
-from hlotune.hlo.sites.sites import sites
-from hlotune.hlo.to_compute.assemble import compute_of
 from hlotune.measure.machine.targets import TARGETS
 from hlotune.schedules.algorithms.replay import replay
 from hlotune.schedules.ir.nest import StageNest, region
 from hlotune.schedules.spaces.cpu_rows.space import space_of
-from hlotune.schedules.steps.steps import Ahead
 
 
 def first_nest(compute: Any, target: str) -> Any:
@@ -47,21 +42,3 @@ def replay_lanes(target: str) -> int:
     nest = first_nest(OF_ROWS["argmax"](512, 32_000), target)
     lanes: int = nest.stages[-1].lanes
     return lanes
-
-
-@pytest.mark.parametrize(
-    ("rows", "target", "asked"),
-    [(8192, "x86-64-v3", False), (512, "x86-64-v3", True), (8192, "znver4", True)],
-)
-def test_nothing_is_asked_for_beside_several_tensors_from_memory_and_stores_past_the_caches(
-    rows: int, target: str, asked: bool
-) -> None:
-    def scaled(x: Any, y: Any) -> Any:
-        total = (x * y).sum(1, keepdims=True)
-        return (x + total) * (y - total) + (x - 2) * (y + 3) * (x + y)
-
-    kind = argument(f"f32[{rows},1024]")
-    (site, *_) = sites(load(scaled, kind, kind))
-    space = space_of(compute_of(graph_of(site.kernel)), TARGETS[target])
-    steps = space.schedule(space.heuristic()).steps
-    assert asked == any(isinstance(s, Ahead) and s.stage == "out" for s in steps)

@@ -24,11 +24,9 @@ from hlotune.schedules.spaces.cpu_rows.partitions import Partition, row_bytes, t
 from hlotune.schedules.spaces.cpu_rows.sketch import sums_floats
 from hlotune.schedules.spaces.cpu_rows.streams import (
     NEIGHBOURS_AHEAD,
-    WIDE_VECTOR,
     bytes_ahead,
     reads_memory,
     reads_neighbours,
-    waits_for_several,
 )
 from hlotune.schedules.spaces.cpu_rows.view import RowsKnobs
 from hlotune.schedules.targets.cpu import CpuTarget
@@ -44,7 +42,7 @@ PIECE_BYTES = 1024
 norm do: memory is read in order only where the pieces of neighbouring rows are taken together."""
 ROWS_IN_LANES = 2
 """Rows whose reductions along the lanes are written out together."""
-LONG_ROW, LONG_ROW_OF_WIDE = 32, 128
+LONG_ROW, WIDE_VECTOR, LONG_ROW_OF_WIDE = 32, 64, 128
 """Vectors of a row from which on it is reduced alone, as one stream from memory: the first where
 vectors have 32 bytes or less, as was measured with AVX2, the last for wider ones, with AVX-512."""
 ROWS_IN_SCANS = 4
@@ -113,12 +111,10 @@ def _put_streams(space: RowsKnobs, config: NDArray[np.int32], nest: Nest, stage:
     read; and what passes the caches."""
     if ("ahead", stage.name) in space.columns:
         asked = 0
-        if nest.members and not waits_for_several(space.compute, stage, space.target):
+        if nest.members:
             own = stage.points // max(1, nest.row_points)
             widest = max(BYTES[space.compute.tensor(x).dtype] for x in touched(stage))
             asked = bytes_ahead(space.compute, stage, space.target, own * widest)
-        elif nest.members:
-            asked = 0
         elif reads_neighbours(space.compute, stage, space.target):
             asked = NEIGHBOURS_AHEAD
         elif stage.reduce and space.target.vector_bytes < WIDE_VECTOR:

@@ -19,8 +19,6 @@ NEIGHBOURS, NEIGHBOURS_AHEAD = 3, 8192
 """Places of one tensor from which on a stage reads neighbours, and the bytes that it asks ahead."""
 BUSY = 4
 """Operations of a point from which on a stage has time for requests."""
-WIDE_VECTOR = 64
-"""Bytes of a vector with AVX-512; what was measured with AVX2 alone holds for narrower ones."""
 
 
 def streamed(compute: Compute, stage: Stage) -> tuple[str, ...]:
@@ -73,14 +71,6 @@ def reads_memory(compute: Compute, stage: Stage, target: CpuTarget) -> bool:
     """Whether a stage computes much of what no cache has room for."""
     total = sum(compute.tensor(name).bytes for name in streamed(compute, stage))
     return total > target.l3_bytes // 2 and operations_of(stage) >= BUSY
-
-
-def waits_for_several(compute: Compute, stage: Stage, target: CpuTarget) -> bool:
-    """Whether a stage reads several tensors that no cache has room for and stores past the caches:
-    requests wait in the queues that its loads and stores fill already, as measured with AVX2."""
-    large = [x for x in streamed(compute, stage) if compute.tensor(x).bytes > target.l3_bytes // 2]
-    narrow = target.vector_bytes < WIDE_VECTOR
-    return narrow and len(large) > 1 and may_pass_caches(compute, stage, target)
 
 
 def stream_steps(compute: Compute, stage: Stage, ahead_bytes: int, past: bool) -> Sequence[Step]:
