@@ -43,22 +43,18 @@ class Apart:
 
 
 def apart(expected: Array, got: Array) -> Apart:
-    """In units of the largest value so far, as squares of large ones would overflow."""
-    most = off = size = 0.0
+    """In units of the largest value that is expected, as squares of large ones would overflow."""
+    unit = _largest(expected) or 1.0
+    off = size = 0.0
     numbers = known = 0
     with np.errstate(all="ignore"):
         for all_wanted, all_got in _blocks(expected, got):
             kept = np.isfinite(all_wanted)
             want, have = (x if kept.all() else x[kept] for x in (all_wanted, all_got))
             numbers, known = numbers + kept.size, known + want.size
-            if not want.size:
-                continue
-            if (largest := float(np.abs(want).max())) > most:
-                off, size = (x * (most / largest) ** 2 for x in (off, size))
-                most = largest
             have -= want
-            off += _square(have / (most or 1.0))
-            size += _square(want / (most or 1.0))
+            off += _square(have / unit)
+            size += _square(want / unit)
             if not math.isfinite(off):  # as one of the values that were got was
                 off, size = math.inf, 1.0
     if not known:
@@ -76,6 +72,12 @@ def _parts(*arrays: Array) -> Iterator[tuple[Array, ...]]:
     flat = [x.reshape(-1) for x in arrays]
     for start in range(0, flat[0].size, BLOCK):
         yield tuple(x[start : start + BLOCK] for x in flat)
+
+
+def _largest(values: Array) -> float:
+    """The largest size of a finite value; 0 where there is none."""
+    sizes = (np.abs(x[np.isfinite(x)]).max(initial=0.0) for (x,) in _blocks(values))
+    return float(max(sizes, default=0.0))
 
 
 def _blocks(*arrays: Array) -> Iterator[tuple[NDArray[np.float64], ...]]:

@@ -252,6 +252,18 @@ def test_large_results_are_compared_in_blocks_as_small_ones_at_once() -> None:
     assert apart(large, off).error == pytest.approx(error)
 
 
+@pytest.mark.parametrize("first", [0.0, 1e-200], ids=["zeros", "tiny values"])
+def test_the_first_block_counts_whatever_its_values_are(first: float) -> None:
+    wanted = np.ones(2 * BLOCK)
+    wanted[:BLOCK] = first
+    off = wanted.copy()
+    off[:BLOCK] += 1000.0
+    assert apart(wanted, off).error == pytest.approx(1000.0)
+    assert apart(wanted[::-1], off[::-1]).error == pytest.approx(1000.0)
+    near = wanted + 1e-16
+    assert apart(wanted, near).error < 1e-15
+
+
 def test_what_is_not_finite_is_left_out_where_it_is_expected_and_wrong_elsewhere() -> None:
     wanted = np.array([[1.0, np.inf], [np.nan, 3.0]], np.float32)
     assert apart(wanted, np.array([[1.0, 5.0], [6.0, 3.0]], np.float32)) == Apart(0.0, 0.5)
