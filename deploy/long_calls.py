@@ -35,8 +35,8 @@ def rounds_in(
     made: tuple[float, float] | None,
     expected_s: tuple[float, float],
 ) -> Sides:
-    """Samples of both sides, in four rounds; in fewer where these have no time, or once the rest
-    changes no verdict.
+    """Samples of both sides, in four rounds; in three or fewer where these have no time, or once
+    the rest changes no verdict.
 
     Args:
         left_s: the seconds that are left.
@@ -86,7 +86,7 @@ def is_far(default_s: float, tuned_s: float) -> bool:
 
 def is_decided(default_s: Sequence[float], tuned_s: Sequence[float]) -> bool:
     """Whether further rounds are taken to change nothing: times of both sides lie among one
-    another, and then the interval of four rounds has 1 inside whatever the rest are.
+    another, and then the interval of three or four rounds has 1 inside whatever the rest are.
     """
     if not default_s:
         return False

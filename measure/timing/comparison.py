@@ -11,9 +11,11 @@ interval shows only how the faster side varies.
 Calls that take long may have fewer rounds than the sign test needs.  Then the interval is
 the rank sum test's (F. Wilcoxon, 1945): if the sides differed by no factor, all orders of their
 times would be equally likely, and of four rounds two orders in seventy have all times of one side
-below all of the other's.  Three rounds have the interval of Student's t, of logarithms: it takes
-noise to be normal, and where it is not, as on a machine of two speeds, a gain is claimed by chance
-in 3 of 100 comparisons at most (a test tries several kinds).
+below all of the other's.  Three rounds have the interval of Student's t, of logarithms, where
+either side may be the noisy one.  Where both have noise of one kind, a gain is claimed by chance in
+2 of 100 comparisons at most, and in 6 where one side has noise and the other little, as of four
+rounds (a test tries several kinds).  A default of two speeds beside a steady program is no noise to
+so few rounds: slow in all three, it is taken for slow.
 """
 
 from collections.abc import Iterator, Sequence
@@ -33,9 +35,10 @@ if TYPE_CHECKING:
 CONFIDENCE = 0.95
 FEWEST_LONG = 3
 """Rounds of long calls from which on there is an interval with `CONFIDENCE`."""
-STUDENT_T = 2.776
+STUDENT_T = 4.303
 """What a difference of two means of `FEWEST_LONG` values keeps to with `CONFIDENCE`, in units of
-its standard error: Student's quantile for four degrees of freedom."""
+its standard error: Student's quantile for two degrees of freedom, the fewest that there are where
+one side alone varies (B. L. Welch, 1947)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +123,11 @@ def ratio(
 
 
 def _of_three(default_s: Sequence[float], candidate_s: Sequence[float]) -> tuple[float, float]:
-    """The interval of the ratio of two samples of three times, by Student's t of logarithms."""
+    """The interval of the ratio of two samples of three times, by Student's t of logarithms.
+
+    A side that is many times as slow was called twice, and its third time stands for none of its
+    own (`timing.is_seldom`): the interval shows how the other side varies then.
+    """
     sides = [[log(s) for s in side] for side in (default_s, candidate_s)]
     off = STUDENT_T * sqrt(sum(variance(side) for side in sides) / FEWEST_LONG)
     between = mean(sides[0]) - mean(sides[1])

@@ -68,13 +68,15 @@ class WholeProgram:
         return self._ready is not None and self._ready.call_s >= ONCE_S
 
     def due_s(self, timing_s: float, saved_s: float = 0.0, within: Within = ANY) -> float:
-        """The seconds that a comparison is expected to take; it builds nothing, for the code of
-        kernels that won is kept.
+        """The seconds that a comparison is expected to take.
 
-        They are a warm call and a check of either side, and timing both, for `timing_s` at most.
-        Calls of seconds need none to warm up, and `timing_s` says nothing about them: they have the
-        rounds that prove something where all of it takes `within.proving_s` at most, else one where
-        that takes `within.usual_s`, else none beside the calls in which both are checked.
+        Nothing is put by for building: the code of kernels that won is kept, but where the user's
+        cache cannot be written or is not the user's alone (`deploy/kept_code.py`), and there a
+        kernel takes a tenth of a second.
+        The seconds are a warm call and a check of either side, and timing both, for `timing_s` at
+        most.  Calls of seconds need none to warm up, and `timing_s` says nothing about them: they
+        have the rounds that prove something where all of it takes `within.proving_s` at most, else
+        one where that takes `within.usual_s`, else none beside the calls in which both are checked.
         Champions so far save `saved_s` of a call.
         Kernels that slow the program down are looked for in the time that is left then; no time is
         put by for that.

@@ -105,7 +105,7 @@ def test_a_run_over_long_calls_keeps_its_budget(
     assert len(result.won) >= 1
 
 
-def test_where_four_rounds_do_not_fit_the_result_says_so_and_claims_no_gain(
+def test_where_three_rounds_do_not_fit_the_result_says_so_and_claims_no_gain(
     database: Database,
 ) -> None:
     events = list[Event]()
