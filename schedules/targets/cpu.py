@@ -72,6 +72,12 @@ class CpuTarget(Target):
         return 32 if "avx512f" in self.features or self.triple.startswith("aarch64") else 16
 
     @property
+    def has_few_registers(self) -> bool:
+        """Whether it has fewer vector registers than the 32 of AVX-512 and aarch64: what was
+        measured with 16 holds for it."""
+        return self.vector_registers < 32
+
+    @property
     def rates(self) -> MachineRates:
         """What its cores take and give in a cycle, as far as kinds of core differ; not measured."""
         return rates_of(self.isa)

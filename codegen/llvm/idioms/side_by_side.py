@@ -23,8 +23,6 @@ from hlotune.schedules.ir.nest import LoopNest, StageNest
 
 MOST = 4
 """Vectors that are computed beside each other."""
-MANY_REGISTERS = 32
-"""Registers from which on vectors are left one behind the other: not measured there."""
 LONG = {"erf", "erfc", "exponential", "exponential_minus_one", "log", "logistic", "tanh"}
 """Functions whose chains are long."""
 JOINING = {
@@ -35,9 +33,10 @@ JOINING = {
 
 
 def has_long_chains(nest: LoopNest, s: StageNest) -> bool:
-    """Whether vectors of a stage are computed beside each other."""
+    """Whether vectors of a stage are computed beside each other: where registers are many, they
+    are left one behind the other, as it was not measured there."""
     stage = s.stage
-    if nest.target.vector_registers >= MANY_REGISTERS or s.layout or s.tiles or s.overrun:
+    if not nest.target.has_few_registers or s.layout or s.tiles or s.overrun:
         return False
     if stage.combine is not None or stage.digits or stage.lookups or stage.ends:
         return False

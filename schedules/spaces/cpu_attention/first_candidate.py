@@ -15,8 +15,8 @@ than what a better register tile saves."""
 SHARE_OF_L2 = 4
 """A block's scores take this part of the second cache: keys and values take the rest."""
 MOST_ROWS = 64
-MANY_REGISTERS, STEPS = 32, 8
-"""Steps of a product that are written out where a target has fewer registers than so many."""
+STEPS, STEPS_OF_FEW = 2, 8
+"""Steps of a product that are written out where a target has many registers, and few."""
 
 
 def first_columns(space: AttentionKnobs) -> NDArray[np.int32]:
@@ -38,11 +38,12 @@ def first_columns(space: AttentionKnobs) -> NDArray[np.int32]:
 
 def _put_products(space: AttentionKnobs, config: NDArray[np.int32], *, few: bool) -> None:
     registers, rows = space.target.vector_registers, space.extents[ROW]
-    wide = min(ceil(space.extents[FEATURE] / space.lanes[VALUES]), 4 if registers >= 32 else 2)
+    scarce = space.target.has_few_registers
+    wide = min(ceil(space.extents[FEATURE] / space.lanes[VALUES]), 2 if scarce else 4)
     tile = min(rows, _power((registers - 1 - wide) // wide))
     put(space, config, "vectors", VALUES, wide)
     put(space, config, "rows", VALUES, tile)
-    steps = 2 if few or registers >= MANY_REGISTERS else STEPS
+    steps = STEPS_OF_FEW if scarce and not few else STEPS
     put(space, config, "unroll", VALUES, steps)
     put(space, config, "vectors", SCORES, 1 if few else 2)
     put(space, config, "rows", SCORES, min(rows, 4) if few else _power((registers - 3) // 2))

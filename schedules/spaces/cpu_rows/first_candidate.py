@@ -70,9 +70,11 @@ MOST_PIECES = 1024
 """Pieces that a long sum over rows is added up of."""
 LONG_SUM, PIECE = 1024, 256
 """Terms of one lane from which on its sum is added up of pieces, and those of a piece."""
-MANY_CHAINS, FEW_REGISTERS, CHAINS_OF_FEW = 4, 32, 2
+MANY_CHAINS = 4
 """Vectors of a reduction with many operations a point, whose constants need registers too, that
-hide its latency; on targets with fewer registers than so many they would not all stay in these."""
+hide its latency."""
+CHAINS_OF_FEW = 2
+"""The same on targets with few registers, in which more would not all stay."""
 LARGE_AHEAD = 8192
 """What a reduction with many operations a point asks for ahead of itself in tensors that the caches
 do not hold; measured with vectors of 32 bytes alone, as the number above."""
@@ -138,8 +140,8 @@ def _body(space: RowsKnobs, stage: Stage, form: Form, lanes: int) -> tuple[int, 
         held = len(stage.stores) + (1 if len(stage.loads) < MANY_LOADS else 2)
         most = max(1, (space.target.vector_registers - 2) // held // rows)
         many = stage.flops > MANY_OPERATIONS * stage.points
-        few = space.target.vector_registers < FEW_REGISTERS
-        beside = (CHAINS_OF_FEW if few else MANY_CHAINS) if many else CHAINS
+        most_chains = CHAINS_OF_FEW if space.target.has_few_registers else MANY_CHAINS
+        beside = most_chains if many else CHAINS
         chains = max(1, beside // rows)
         steps = PLANES if reads_neighbours(space.compute, stage, space.target) else 1
         if space.target.vector_bytes < WIDE_VECTOR and _joins_conditions(stage):
