@@ -18,6 +18,7 @@ from hlotune.deploy.flat_calls import called
 from hlotune.deploy.plain_values import finite
 from hlotune.hlo.frontends.program import Program
 from hlotune.measure.verification.inputs import draw
+from hlotune.schedules.errors import ProgramError
 
 Array = NDArray[Any]
 SCALES = (1.0, 0.5, 0.25, 0.1, 0.03, 0.01)
@@ -98,6 +99,7 @@ def example_inputs(program: Program, seed: int = 0, scale: float = 1.0) -> Input
     """What the program was loaded with; random where that is missing, or zeros."""
     leaves = jax.tree.leaves(program.example_args or ())
     kept = [None if _says_nothing(x) else np.asarray(x) for x in leaves]
+    _require_one_of_each(program, len(leaves))
     given = tuple(k for k in kept if k is not None)
     if leaves and len(given) == len(leaves):
         return Inputs("example", given, ())
@@ -106,6 +108,16 @@ def example_inputs(program: Program, seed: int = 0, scale: float = 1.0) -> Input
         return Inputs("example", drawn, tuple(range(len(drawn))))
     values = tuple(d if k is None else k for k, d in zip(kept, drawn, strict=True))
     return Inputs("example", values, tuple(i for i, k in enumerate(kept) if k is None))
+
+
+def _require_one_of_each(program: Program, examples: int) -> None:
+    """Raises ProgramError where there are examples, and not as many as arguments."""
+    wanted = len(program.graph.argument_types)
+    if examples not in (0, wanted):
+        raise ProgramError(
+            f"expected example values of all {wanted} arguments of {program.name} or of none, got "
+            f"{examples}; give one value or shape for each"
+        )
 
 
 def random_inputs(program: Program, seed: int = 0, scale: float = 1.0) -> Inputs:

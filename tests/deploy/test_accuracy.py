@@ -78,6 +78,22 @@ def test_a_result_without_elements_is_right() -> None:
     assert [(a.wrong, a.compared) for a in found] == [(None, 1.0)] * 2
 
 
+def test_examples_that_have_all_values_draw_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hlotune.deploy.inputs.draw", None)
+    x, y = normal(3, 4), normal(4)
+    inputs = example_inputs(load(lambda x, y: x + y, x, y))
+    assert inputs.drawn == ()
+    for value, given in zip(inputs.values, (x, y), strict=True):
+        np.testing.assert_array_equal(value, given)
+
+
+def test_examples_of_some_arguments_alone_are_refused() -> None:
+    x = normal(4)
+    program = replace(load(lambda x, y: x + y, x, x), example_args=(x,))
+    with pytest.raises(ProgramError, match=r"expected example values of all 2 arguments .* got 1"):
+        example_inputs(program)
+
+
 def test_zeros_and_shapes_are_no_inputs_to_time() -> None:
     def add(a: Any, b: Any, i: Any) -> Any:
         return a + b + i
