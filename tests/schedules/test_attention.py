@@ -18,6 +18,7 @@ from hlotune.schedules.errors import ScheduleError, UnsupportedKernel
 from hlotune.schedules.features.summary import NAMES
 from hlotune.schedules.ir.compute import Compute
 from hlotune.schedules.patterns.attention import attention
+from hlotune.schedules.spaces.cpu_attention.space import AttentionSpace
 from hlotune.schedules.steps.steps import Pack
 from hlotune.schedules.targets.cpu import CpuTarget
 from tests.support.attentions import PROGRAMS, attention_sites
@@ -74,6 +75,17 @@ def test_parts_of_one_product_are_packed_apart() -> None:
     space = parts("of one product", Z4)
     steps = space.schedule(space.heuristic()).steps
     assert {s.tensor for s in steps if isinstance(s, Pack)} == {"a0.scores.1"}
+
+
+@pytest.mark.parametrize(("target", "steps"), [(V3, 8), (Z4, 2)], ids=["few", "many"])
+def test_products_have_more_steps_written_out_where_registers_are_few(
+    target: CpuTarget, steps: int
+) -> None:
+    space = AttentionSpace(rewritten(compute("causal")), target, "attention")
+    found = space.heuristic()
+    for stage in ("scores", "values"):
+        column = space.columns["unroll", stage]
+        assert space.knobs.knobs[column - 1].values[found[column]] == steps, stage
 
 
 def test_keys_and_values_of_one_argument_have_copies_of_their_own() -> None:

@@ -1,5 +1,6 @@
 """First candidates of reductions where vectors are short and registers few."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -7,8 +8,13 @@ import pytest
 from benchmarks.row_kernels import OF_ROWS, over_rows
 from hlotune.measure.machine.targets import TARGETS
 from hlotune.schedules.algorithms.replay import replay
+from hlotune.schedules.ir.compute import Compute, Store
+from hlotune.schedules.ir.monoids import SUM
 from hlotune.schedules.ir.nest import StageNest, region
+from hlotune.schedules.spaces.cpu_rows.first_candidate import LARGE_AHEAD
 from hlotune.schedules.spaces.cpu_rows.space import space_of
+from hlotune.schedules.steps.steps import Ahead
+from tests.support.maps import applied, of_each
 
 
 def first_nest(compute: Any, target: str) -> Any:
@@ -42,3 +48,25 @@ def replay_lanes(target: str) -> int:
     nest = first_nest(OF_ROWS["argmax"](512, 32_000), target)
     lanes: int = nest.stages[-1].lanes
     return lanes
+
+
+@pytest.mark.parametrize(
+    ("names", "elements", "target", "asked"),
+    [
+        (("exponential", "tanh"), 1 << 24, "x86-64-v3", [LARGE_AHEAD]),
+        (("exponential", "tanh"), 1 << 20, "x86-64-v3", []),
+        (("negate",), 1 << 24, "x86-64-v3", []),
+        (("exponential", "tanh"), 1 << 24, "znver4", []),
+    ],
+    ids=["long", "in a cache", "few operations", "AVX-512"],
+)
+def test_a_sum_of_what_takes_many_operations_asks_for_what_comes_from_memory(
+    names: tuple[str, ...], elements: int, target: str, asked: list[int]
+) -> None:
+    compute = of_each(applied(*names), elements)
+    (stage,) = compute.stages
+    summed = replace(stage, parallel=(), reduce=stage.axes, stores=(Store("y0", ()),), combine=SUM)
+    tensors = compute.tensor("a0"), replace(compute.tensor("y0"), shape=())
+    space = space_of(Compute(tensors, (summed,)), TARGETS[target])
+    steps = space.schedule(space.heuristic()).steps
+    assert [s.bytes for s in steps if isinstance(s, Ahead)] == asked

@@ -1,8 +1,9 @@
 """What the code generation of a version makes of fixed schedules: `python -m
 tests.support.record_code`.
 
-A record is a kernel of `computes.py`, a schedule, and the hash of the text that is emitted for it;
-beside them stand the options that the text is compiled with.
+A record is a kernel of `computes.py` for AVX-512, or a function of each element for AVX2, which has
+other code for it; a schedule; and the hash of the text that is emitted for it.  Beside them stand
+the options that the text is compiled with.
 `test_version.py` compares; the schedules are drawn once and kept, so that a change of the space
 leaves them alone.
 """
@@ -19,17 +20,33 @@ from hlotune.codegen.version import CODEGEN_VERSION
 from hlotune.measure.machine.targets import TARGETS
 from hlotune.schedules.algorithms.joined_space import space_of
 from hlotune.schedules.algorithms.replay import replay
+from hlotune.schedules.ir.compute import Compute
+from hlotune.schedules.spaces.cpu_rows.space import space_of as rows_space_of
 from hlotune.schedules.steps.schedule import Schedule
+from hlotune.schedules.targets.cpu import CpuTarget
 from tests.support.computes import ANY_WAY, SMALL, named
+from tests.support.maps import applied, of_each
 
 RECORD = Path(__file__).parents[1] / "fixtures" / "emitted.json"
-TARGET = TARGETS["znver4"]
+TARGET, WITH_AVX2 = TARGETS["znver4"], TARGETS["x86-64-v3"]
 SCHEDULES = 12
+FUNCTIONS = ("exponential", "logistic", "erfc")
+"""Functions of each of 1,003 elements, as code for AVX2 has them."""
 
 
 def emitted_hash(name: str, schedule: Schedule) -> str:
-    text = emit(replay(named(name).compute, schedule, TARGET)).text
+    text = emit(replay(*_kernel(name, schedule))).text
     return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _kernel(name: str, schedule: Schedule) -> tuple[Compute, Schedule, CpuTarget]:
+    if name in FUNCTIONS:
+        return of_function(name), schedule, WITH_AVX2
+    return named(name).compute, schedule, TARGET
+
+
+def of_function(name: str) -> Compute:
+    return of_each(applied(name), 1003)
 
 
 def options() -> dict[str, list[str]]:
@@ -43,11 +60,15 @@ def options() -> dict[str, list[str]]:
 def schedules() -> dict[str, list[str]]:
     """The kept schedules of each kernel, or new ones where there are none."""
     kept = json.loads(RECORD.read_text())["hashes"] if RECORD.exists() else {}
-    return {name: list(kept.get(name) or drawn(name)) for name in (*SMALL, *ANY_WAY)}
+    return {name: list(kept.get(name) or drawn(name)) for name in (*SMALL, *ANY_WAY, *FUNCTIONS)}
 
 
 def drawn(name: str) -> list[str]:
-    """First candidates of a kernel and random ones, by all algorithms where it is of those."""
+    """First candidates of a kernel and random ones, by all algorithms where it is of those; of a
+    function the first candidate alone."""
+    if name in FUNCTIONS:
+        rows = rows_space_of(of_function(name), WITH_AVX2)
+        return [rows.schedule(rows.heuristic()).to_json()]
     compute = named(name).compute
     space = space_of(compute, TARGET, "fast") if name in ANY_WAY else named(name).space(TARGET)
     configs = *space.firsts(), *space.sample(SCHEDULES, np.random.default_rng(0))

@@ -18,6 +18,7 @@ from hlotune.schedules.ir.expr import Affine, Const, Expr, Load
 from hlotune.schedules.ir.monoids import ARGMAX, ARGMIN, MOMENTS, SOFTMAX, Monoid
 from hlotune.schedules.steps.schedule import Schedule
 from hlotune.schedules.steps.steps import Step
+from hlotune.schedules.targets.cpu import CpuTarget
 
 Array = NDArray[Any]
 ROW, COLUMN = Affine.axis("i"), Affine.axis("r")
@@ -93,9 +94,11 @@ def called(
     arguments: Sequence[Array],
     host: Host | None = None,
     placement: Placement = "behind",
+    target: CpuTarget | None = None,
 ) -> list[Array]:
-    """The results of one call on guarded, poisoned buffers, all of them intact."""
-    loaded = load(build(compute, Schedule("direct", tuple(steps)), host_target()))
+    """The results of one call on guarded, poisoned buffers, all of them intact; built for this
+    machine where no target is given."""
+    loaded = load(build(compute, Schedule("direct", tuple(steps)), target or host_target()))
     given = [guarded(a.nbytes, placement) for a in arguments]
     for buffer, value in zip(given, arguments, strict=True):
         buffer.data[...] = np.ascontiguousarray(value).reshape(-1).view(np.uint8)
