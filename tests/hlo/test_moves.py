@@ -91,7 +91,7 @@ def test_parts_that_are_chosen_are_read_where_they_go_to_by_lanes_that_choose_al
 
 @pytest.mark.parametrize("name", ["x86-64-v3", "znver4"])
 def test_threads_share_the_rows_of_planes_that_they_would_share_unevenly(name: str) -> None:
-    """Of nine planes, four at a time, one of two threads would have eight."""
+    """With nine planes taken four at a time, one of two threads would have eight."""
     (site,) = cut(streamed, (9, 512, 512))
     space = space_of(compute_of(graph_of(site.kernel)), replace(TARGETS[name], threads=2))
     steps = space.schedule(space.heuristic()).steps
