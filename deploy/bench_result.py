@@ -9,8 +9,8 @@ from typing import Any
 from hlotune.deploy.accuracy import Accuracy
 from hlotune.deploy.apply import Explanation
 from hlotune.deploy.bisection import Shortfall
-from hlotune.measure.timing.comparison import Ratio, speedup
-from hlotune.measure.timing.modes import fast_time_s, slow_time_s, without_slow_mode
+from hlotune.measure.timing.comparison import Ratio, counted, speedup
+from hlotune.measure.timing.modes import fast_time_s, slow_time_s
 from hlotune.measure.trial import Failure
 from hlotune.tuning_logs.finals import Paired
 
@@ -87,7 +87,7 @@ class BenchResult:
 
 
 def gained_s(default_s: Sequence[float], tuned_s: Sequence[float]) -> float:
-    pairs = zip(without_slow_mode(default_s), tuned_s, strict=True)
+    pairs = zip(counted(default_s, tuned_s), tuned_s, strict=True)
     return median(default - tuned for default, tuned in pairs)
 
 

@@ -25,7 +25,7 @@ from math import comb, exp, inf, log, sqrt
 from statistics import mean, median, variance
 from typing import TYPE_CHECKING
 
-from hlotune.measure.timing.modes import without_slow_mode
+from hlotune.measure.timing.modes import fast_time_s, modes
 from hlotune.measure.timing.timing import ONCE_S
 from hlotune.measure.trial import Failure, Measurement, Outcome
 
@@ -145,11 +145,26 @@ def speedup(
     default_s: Sequence[float], candidate_s: Sequence[float], confidence: float = CONFIDENCE
 ) -> Ratio:
     """The ratio of default to candidate; of a default in two modes (`modes.py`) the slow one does
-    not count.
-
-    A sample in the slow mode counts as the time of the fast one, so that each pair counts.
+    not count, as `counted` has it.
     """
-    return ratio(without_slow_mode(default_s), candidate_s, confidence)
+    return ratio(counted(default_s, candidate_s), candidate_s, confidence)
+
+
+def counted(default_s: Sequence[float], candidate_s: Sequence[float]) -> tuple[float, ...]:
+    """Samples of a default as they count beside those of a candidate, so that each pair counts.
+
+    One in the slow mode counts as the time of the fast mode.  Where the candidate was slower in
+    that round than it is in its own fast mode, so was the machine, and the fast mode would have
+    been slower by as much: else the machine's slow minutes were taken off one side alone.
+    """
+    found = modes(default_s)
+    if found is None:
+        return tuple(default_s)
+    usual_s = fast_time_s(candidate_s)
+    return tuple(
+        min(d, found.fast_s * max(1.0, c / usual_s)) if d >= found.below_s else d
+        for d, c in zip(default_s, candidate_s, strict=True)
+    )
 
 
 def shared(contenders: int) -> float:

@@ -57,11 +57,3 @@ def slow_time_s(samples_s: Sequence[float]) -> float | None:
     """The median of the slow mode; None where samples have one mode."""
     found = modes(samples_s)
     return found.slow_s if found else None
-
-
-def without_slow_mode(samples_s: Sequence[float]) -> tuple[float, ...]:
-    """The samples, with the time of the fast mode in the place of each in the slow mode."""
-    found = modes(samples_s)
-    if found is None:
-        return tuple(samples_s)
-    return tuple(found.fast_s if x >= found.below_s else x for x in samples_s)

@@ -93,6 +93,12 @@ AGREED_S = 0.3
 """What rounds of a comparison take at least before they end as all agree: more of short calls cost
 next to nothing, and narrow the interval."""
 
+BRIEF_S = 0.25
+"""Rounds of a comparison go on for so long beyond those that were asked for, unless they agree: of
+short calls nine rounds are nine calls, whose ratio has an interval from half to twice."""
+MOST_BRIEF = 63
+"""So many rounds there are then at most."""
+
 CLEARLY = 1.1
 """So many times as slow is clearly slower."""
 
@@ -203,12 +209,14 @@ def interleaved(
     effort: Effort = DEFAULT_EFFORT,
     apart: Apart = always_apart,
     agreed_s: float = inf,
+    brief_s: float = 0.0,
 ) -> tuple[tuple[float, ...], ...]:
     """Samples of several subjects, round by round, in orders as of `turns`.
 
     Stops after `pairs` rounds, or at `limit_s` seconds once there are the `least` that prove
-    anything; at `agreed_s` seconds already if all of these rounds agree.  A call of `FEW_S` ahead
-    of the rounds counts as the sample of the first one.
+    anything; at `agreed_s` seconds already if all of these rounds agree.  Where they do not, and
+    have taken less than `brief_s` seconds, more follow until then, `MOST_BRIEF` in all.  A call of
+    `FEW_S` ahead of the rounds counts as the sample of the first one.
     """
     start = time.perf_counter()
     warm_s = [warmed(subject, FEW_S) for subject in subjects]
@@ -223,8 +231,10 @@ def interleaved(
             return min(r[i] for r in rounds[:2])
         return looks.sample(lambda: one_sample(subjects[i], calls[i], clock))
 
-    for order in islice(turns(len(subjects)), pairs):
+    for order in islice(turns(len(subjects)), max(pairs, MOST_BRIEF)):
         spent = time.perf_counter() - start
+        if len(rounds) >= pairs and (spent >= brief_s or agree(rounds)):
+            break
         if len(rounds) >= least and (spent > limit_s or (spent > agreed_s and agree(rounds))):
             break
         rounds.append({i: sample(i) for i in order})

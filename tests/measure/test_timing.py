@@ -6,11 +6,20 @@ from collections.abc import Callable, Iterator
 from itertools import count, cycle, islice, pairwise
 from math import log
 
+import numpy as np
 import pytest
 
 from hlotune.measure.timing import timing
-from hlotune.measure.timing.comparison import Ratio, fewest_pairs, interval_rank, ratio, shared
+from hlotune.measure.timing.comparison import (
+    Ratio,
+    fewest_pairs,
+    interval_rank,
+    ratio,
+    shared,
+    speedup,
+)
 from hlotune.measure.timing.timing import (
+    MOST_BRIEF,
     RESOLUTION_S,
     Effort,
     Steady,
@@ -259,6 +268,51 @@ def test_rounds_may_end_where_all_of_them_agree() -> None:
     assert rounds(1.0, 2.0) == rounds(2.0, 1.0, 4.0) == 6
     assert rounds(1.0, 1.05) == rounds(1.0, 2.0, 2.1) == 20
     assert rounds(1.0, 2.0, agreed_s=9.0) == 20
+
+
+def test_short_rounds_that_do_not_agree_go_on_for_a_while() -> None:
+    """The fewest pairs of short calls prove little, and more take next to no time."""
+
+    def rounds(*times_s: float, brief_s: float = 9.0) -> int:
+        subjects = [Subject(clock(s), clock(0.0)) for s in times_s]
+        return len(interleaved(subjects, pairs=9, limit_s=9.0, clock="call", brief_s=brief_s)[0])
+
+    assert rounds(1.0, 1.05) == MOST_BRIEF
+    assert rounds(1.0, 2.0) == 9
+    assert rounds(1.0, 1.05, brief_s=0.0) == 9
+
+
+def test_rounds_that_go_on_prove_what_few_do_not() -> None:
+    luck = np.random.default_rng(1)
+
+    def noisy(time_s: float) -> Callable[[], float]:
+        return lambda: float(time_s * np.exp(luck.normal(0, 0.25)))
+
+    def proven(brief_s: float) -> int:
+        found = 0
+        for _ in range(40):
+            subjects = [Subject(noisy(s), clock(0.0)) for s in (1.25, 1.0)]
+            one_s, other_s = interleaved(
+                subjects, pairs=9, limit_s=9.0, clock="call", brief_s=brief_s
+            )
+            found += speedup(one_s, other_s).is_faster
+        return found
+
+    assert proven(0.0) < 20 < 36 < proven(9.0)
+
+
+def test_equal_kernels_are_seldom_told_apart_however_the_rounds_go_on() -> None:
+    luck = np.random.default_rng(2)
+
+    def noisy() -> float:
+        return float(np.exp(luck.normal(0, 0.1)))
+
+    wins = 0
+    for _ in range(200):
+        subjects = [Subject(noisy, clock(0.0))] * 2
+        one_s, other_s = interleaved(subjects, pairs=9, limit_s=9.0, clock="call", brief_s=9.0)
+        wins += speedup(one_s, other_s).is_faster
+    assert wins <= 10
 
 
 def test_rounds_agree_where_each_has_the_same_order_clearly() -> None:
