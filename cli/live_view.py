@@ -15,6 +15,7 @@ from hlotune.search.progress import (
     Event,
     Finalising,
     Finished,
+    FormTried,
     KernelAtLimit,
     KernelSkipped,
     KernelStarted,
@@ -93,7 +94,7 @@ class View:
                     row.state = "stopped" if row.label == event.label else row.state
             case KernelAtLimit():
                 self.rows[event.key].state = "at its limit"
-            case KernelSkipped() | Moved():
+            case KernelSkipped() | FormTried() | Moved():
                 pass
 
     def _take(self, event: Batch) -> None:

@@ -21,6 +21,7 @@ from hlotune.search.progress import (
     Event,
     Finalising,
     Finished,
+    FormTried,
     KernelAtLimit,
     KernelSkipped,
     KernelStarted,
@@ -107,6 +108,12 @@ def line(event: Event) -> str:
             return batch_line(event)
         case Finalising():
             return note_of(event)
+        case FormTried():
+            how = "little faster alone, left out of" if event.without else "tried in"
+            why = "" if event.without else "not proven faster alone, "
+            tried = f"{', '.join(event.labels)}: {why}{how} the program"
+            found = "which is faster so" if event.is_faster else "which is not faster so"
+            return f"{tried}, {found}"
         case Finished():
             whole = f", whole program: {text}" if (text := whole_text(event)) else ""
             won = f"{event.won} of {counted(event.kernels, 'kernel')} won{whole}"

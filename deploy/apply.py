@@ -27,7 +27,7 @@ from hlotune.measure.workers.runner import ProcessRunner
 from hlotune.schedules.errors import HlotuneError
 from hlotune.schedules.garbage import collected_later
 from hlotune.schedules.numerics import Numerics
-from hlotune.schedules.steps.schedule import Schedule
+from hlotune.schedules.steps.schedule import DEFAULT, Schedule
 from hlotune.schedules.targets.target import Target
 from hlotune.tuning_logs.database import Conditions, Database, conditions
 from hlotune.tuning_logs.decisions import Decision, decision, elsewhere, tuned_with
@@ -176,7 +176,7 @@ def applied(
 ) -> TunedFunction:
     """Does what `apply` does, without its warning; `tell` is told what is compared.
 
-    `also` are finals of kernels whose champions are put in whatever records say, by their keys.
+    `also` are finals of kernels that say what stands there whatever records say, by their keys.
     """
     require_loaded(program)
     require_settings(numerics, cache)
@@ -184,7 +184,7 @@ def applied(
     found = sites(program)
     under = conditions(target, toolchain(), cache)
     decisions = _decisions(found, database, numerics, program, under)
-    decisions |= {key: _together(final) for key, final in also.items() if key in decisions}
+    decisions |= {key: _tried(final) for key, final in also.items() if key in decisions}
     if any_jaxlib:
         decisions = _with_other_jaxlibs(found, decisions, database, numerics, target, cache, tell)
     with Vouching(target, numerics) as vouching:
@@ -218,8 +218,10 @@ def _decisions(
         return decided | {key: decide(key, program=program.key) for key in together}
 
 
-def _together(final: Final) -> Decision:
-    """The decision for a champion that is tried together with others."""
+def _tried(final: Final) -> Decision:
+    """The decision for a champion that is tried together with others; the default is left out."""
+    if final.schedule == DEFAULT:
+        return Decision(schedule=DEFAULT, reason="left out of the program", final=final)
     tried = replace(final, outcome=TOGETHER)
     return Decision(schedule=final.schedule, reason="tried with the other kernels", final=tried)
 

@@ -2,13 +2,13 @@
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 import jax
 
-from hlotune.deploy.flat_calls import called_once, to_give_away
+from hlotune.deploy.flat_calls import called, called_once, to_give_away
 from hlotune.deploy.inputs import Inputs
 from hlotune.deploy.long_calls import FEWEST_LONG_PAIRS, Sides, rounds_in
 from hlotune.hlo.calling.callable import device_of
@@ -16,12 +16,16 @@ from hlotune.hlo.frontends.program import Program
 from hlotune.measure.machine.affinity import pinned
 from hlotune.measure.machine.machine_lock import Turns
 from hlotune.measure.timing.core_sharing_probe import apart_of
+from hlotune.measure.timing.retaken import ALONE_S
 from hlotune.measure.timing.timing import ONCE_S, is_seldom, steady
 from hlotune.schedules.targets.target import Target
 
 WARM_CALLS = 3
 SAMPLE_S = 1e-3
 """Calls shorter than this are timed several at a time."""
+RUN_UP_S = 2e-3
+"""Calls that nobody times go on for so long before each sample, as in a loop of calls: right behind
+calls of another program its own data lie far away, and its threads sleep."""
 FEWEST_PAIRS = 6
 """Below, no interval of short calls has 95 % confidence."""
 
@@ -57,11 +61,14 @@ class Timer:
         pairs alone, as in `timing.interleaved`.
 
         `is_warm` says that both have been called, and that calls of the default take long: then
-        none is made ahead of the samples.
+        none is made ahead of the samples.  Ahead of each sample of short calls some are made.
         """
+        both = default, tuned
         with self.turns.alone(), pinned(self.threads):
-            warm_s = [SAMPLE_S] if is_warm else self._warm_s((default, tuned))
-            return self._paired((default, tuned), pairs, min(warm_s))
+            warm_s = [] if is_warm else self._warm_s(both)
+            calls = max(1, math.ceil(SAMPLE_S / min(warm_s, default=SAMPLE_S)))
+            run_up = [s < ALONE_S for s in warm_s] or [False] * len(both)
+            return calls, *self._paired(both, pairs, calls, run_up)
 
     def rounds(
         self,
@@ -79,19 +86,21 @@ class Timer:
             return rounds_in(left_s, sample, made, expected_s)
 
     def _warm_s(self, both: tuple[Function, Function]) -> list[float]:
-        """Seconds of calls that warm up; of long ones, one is enough."""
+        """Seconds of a call of each, the shortest of those that warm up; of long ones, one is
+        enough.
+        """
         found: list[float] = []
         for function in both:
-            for _ in range(WARM_CALLS):
-                found.append(self.sample(function, 1))
-                if found[-1] >= ONCE_S:
-                    break
+            seconds: list[float] = []
+            while len(seconds) < WARM_CALLS and min(seconds, default=0.0) < ONCE_S:
+                seconds.append(self.sample(function, 1))
+            found.append(min(seconds))
         return found
 
     def _paired(
-        self, both: tuple[Function, Function], pairs: int, warm_s: float
-    ) -> tuple[int, tuple[float, ...], tuple[float, ...]]:
-        calls = max(1, math.ceil(SAMPLE_S / warm_s))
+        self, both: tuple[Function, Function], pairs: int, calls: int, run_up: Sequence[bool]
+    ) -> Sides:
+        """`run_up` says whose samples come behind calls that nobody times."""
         samples: tuple[list[float], list[float]] = ([], [])
         for pair in range(pairs):
             long = pair > 0 and min(samples[0]) >= ONCE_S
@@ -101,9 +110,19 @@ class Timer:
             for k in (0, 1) if pair % 2 == 0 else (1, 0):
                 if pair >= 2 and is_seldom(first, k):
                     samples[k].append(min(samples[k][:2]))
-                else:
-                    samples[k].append(steady(partial(self.sample, both[k], calls), self.apart))
-        return calls, tuple(samples[0]), tuple(samples[1])
+                    continue
+                take = self._in_a_loop if run_up[k] else self.sample
+                samples[k].append(steady(partial(take, both[k], calls), self.apart))
+        return tuple(samples[0]), tuple(samples[1])
+
+    def _in_a_loop(self, function: Function, calls: int) -> float:
+        """A sample behind calls of the same function that nobody times."""
+        end_s = time.perf_counter() + RUN_UP_S
+        while True:
+            for x in called(self.program, function, self.values):
+                x.block_until_ready()
+            if time.perf_counter() >= end_s:
+                return self.sample(function, calls)
 
     def sample(self, function: Function, calls: int) -> float:
         """Seconds of a blocking call, the mean of several.

@@ -1,6 +1,6 @@
 """Takes the first candidates of all kernels, without a search: builds, verifies, compares."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from hlotune.schedules.errors import ModelError, reason_alone
 from hlotune.schedules.numerics import Numerics
 from hlotune.schedules.targets.target import Target
 from hlotune.search.budget.budget import Limits
-from hlotune.search.finals.closing import Closing, judged, left_out
+from hlotune.search.finals.closing import Closing, CompareForms, judged, left_out
 from hlotune.search.finals.finals import FEWEST_PAIRS, Contender, Object, decided, meetings
 from hlotune.search.finals.quick import liked
 from hlotune.search.finals.whole_program import WholeProgram
@@ -28,12 +28,15 @@ from hlotune.search.result import KernelResult, TuneResult, with_final
 from hlotune.search.tasks import Task, tasks
 from hlotune.search.tune import Choices, begun_run, begun_workers, started
 from hlotune.tuning_logs.database import Database, conditions
+from hlotune.tuning_logs.finals import Final
 from hlotune.tuning_logs.open_database import chosen
 
 CANDIDATES = 1
 """So many candidates of each kernel are taken: those that the model likes best."""
 WHOLE_S = 3.0
 """The seconds for timing the whole program beside the default, and for the oracle."""
+FORMS_S = 6.0
+"""After so many seconds no further form of the program is tried (`finals/forms.py`)."""
 
 
 def first(
@@ -180,9 +183,11 @@ def _closed(
     )
     closing = Closing(
         database=records, run=result.run, numerics=choices.numerics, under=under,
-        is_unrolled=bool(program.unrolled),
+        is_unrolled=bool(program.unrolled), tell=choices.progress,
     )  # fmt: skip
-    verdict = closing.verdict(result, lambda also: whole.compare(WHOLE_S, WHOLE_S, also))
+    verdict = closing.verdict(
+        result, lambda also: whole.compare(WHOLE_S, WHOLE_S, also), _forms(whole, turns.clock_s)
+    )
     for event in left_out(result, verdict):
         choices.progress(event)
     timed = replace(
@@ -192,3 +197,18 @@ def _closed(
         wrong_default=whole.wrong_default(),
     )
     return closing.closed(timed, verdict.whole, choices.progress)
+
+
+def _forms(whole: WholeProgram, clock_s: Callable[[], float]) -> CompareForms:
+    """Compares forms of a program, until they have taken their seconds."""
+    begun_s = list[float]()
+
+    def is_faster(
+        base: Mapping[str, Final], more: Mapping[str, Final], confidence: float
+    ) -> bool | None:
+        begun_s.append(clock_s())
+        if begun_s[-1] - begun_s[0] > FORMS_S:
+            return None
+        return whole.is_faster(base, more, confidence, WHOLE_S, WHOLE_S)
+
+    return is_faster

@@ -112,6 +112,19 @@ class Finalising:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FormTried:
+    """The program was compared with and without some kernels of ours: such as are not proven faster
+    alone, or only just.
+    """
+
+    labels: tuple[str, ...]
+    is_faster: bool
+    """Whether it is proven faster so: then it stays so."""
+    without: bool = False
+    """Whether these kernels had won alone, and were left out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
     trials: int
     won: int
@@ -135,7 +148,7 @@ class Finished:
 
 Event = (
     Started | KernelStarted | KernelSkipped | KernelStopped | KernelAtLimit | Batch | Finalising
-    | Finished | Moved
+    | FormTried | Finished | Moved
 )  # fmt: skip
 Progress = Callable[[Event], None]
 

@@ -20,9 +20,10 @@ from hlotune.search.budget.opening_order import promised
 from hlotune.search.budget.reserve import Reserve
 from hlotune.search.budget.spending import RIVALS_UNTIL, Contest, Decided, Opening, Spending
 from hlotune.search.contests import Contests, Device
-from hlotune.search.finals.closing import Closing, Comparing, Verdict, judged, left_out, missed_by
+from hlotune.search.finals.closing import Closing, Comparing, Verdict, judged, left_out
 from hlotune.search.finals.decide import Deciding
 from hlotune.search.finals.finals import Keep, keep_nothing
+from hlotune.search.finals.missed_budget import missed_by
 from hlotune.search.finals.quick import Quick
 from hlotune.search.progress import Event, KernelSkipped, KernelStopped, Progress, Started
 from hlotune.search.result import TuneResult, kernel_result
@@ -181,13 +182,14 @@ class Session:
             under=self.under,
             wrong_defaults=frozenset(k.key for k in result.kernels if is_wrong(k.default_error)),
             is_unrolled=self.is_unrolled,
+            tell=self.progress,
         )
         verdict = Verdict(interrupted=self.interrupted)
         try:
             # Higher where a kernel beat them.
             self.database.keep_properties(self.target, self.peaks())
             if not self.interrupted:
-                verdict = closing.verdict(result, self._compared)
+                verdict = closing.verdict(result, self._compared, self._is_faster)
         except KeyboardInterrupt:
             verdict = Verdict(interrupted=True)
         for event in left_out(result, verdict):
@@ -223,6 +225,19 @@ class Session:
             return None
         timing_s, left = self._reserve.ending(lambda: self.passed_s)
         return self.whole.compare(timing_s, self._oracle_s, also, left)
+
+    def _is_faster(
+        self, base: Mapping[str, Final], more: Mapping[str, Final], confidence: float
+    ) -> bool | None:
+        """None where there is no time to compare two forms of the program, and then its last one
+        with the default.
+        """
+        assert self._reserve is not None, "a run is closed after it has tuned"
+        left_s = (self.limits.seconds or inf) - self.passed_s
+        if 2 * self._reserve.whole_s(0.0) > left_s:
+            return None
+        timing_s, _ = self._reserve.ending(lambda: self.passed_s)
+        return self.whole.is_faster(base, more, confidence, timing_s / 2, self._oracle_s)
 
     def _prepare_whole(self) -> None:
         """Prepares the whole program behind the first batch, so that what is left for the others is

@@ -96,8 +96,9 @@ next to nothing, and narrow the interval."""
 BRIEF_S = 0.25
 """Rounds of a comparison go on for so long beyond those that were asked for, unless they agree: of
 short calls nine rounds are nine calls, whose ratio has an interval from half to twice."""
-MOST_BRIEF = 63
-"""So many rounds there are then at most."""
+MOST_BRIEF = 61
+"""So many rounds there are then at most: less than twice those of a final, beside which none counts
+as hurried (`tuning_logs/decisions.py`)."""
 
 CLEARLY = 1.1
 """So many times as slow is clearly slower."""

@@ -160,7 +160,7 @@ class ProcessRunner:
 
         Args:
             objects: the simplest first: a later one must be proven faster to take its place.
-            pairs: rounds.
+            pairs: rounds; of short calls more, as `timing.interleaved` has it.
             limit_s: seconds of timing after which no further round starts, once there are as many
                 as prove anything of so many candidates (`comparison.fewest_pairs`).
 

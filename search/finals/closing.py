@@ -3,32 +3,33 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
+from statistics import median
 from types import MappingProxyType
 from typing import Protocol
 
 from hlotune.schedules.errors import WrongResult
 from hlotune.schedules.numerics import Numerics
-from hlotune.search.progress import Finished, KernelSkipped, Progress
+from hlotune.schedules.steps.schedule import DEFAULT
+from hlotune.search.finals.forms import (
+    FEW,
+    candidates,
+    close,
+    confidence_of,
+    is_much,
+    is_promising,
+    taken,
+)
+from hlotune.search.progress import Finished, FormTried, KernelSkipped, Progress, silent
 from hlotune.search.result import TuneResult
 from hlotune.search.resume_queries import is_finished
 from hlotune.tuning_logs import own_runs
 from hlotune.tuning_logs.database import Conditions, Database
 from hlotune.tuning_logs.decisions import own_final
-from hlotune.tuning_logs.finals import Final, Summary, Whole
+from hlotune.tuning_logs.finals import Final, Paired, Summary, Whole
 from hlotune.tuning_logs.revoke import SLOWER, bar_wrong, take_back, take_back_wrong
 
-FAR_BEHIND = 1.25
-"""A champion that alone takes so many times as long as the default is not tried together with
-others.
-"""
-FAR_BEHIND_UNROLLED = 2.0
-"""The same where the default is XLA's of a loop that is unrolled, and not what the program has."""
 WRONG_TOGETHER = "tried with the other kernels, its champion makes the program wrong"
 """Why a champion that is not proven faster alone stays out of a program."""
-PROMISING = 0.05
-"""Where nothing is proven faster alone, champions are tried together if they would save so much of
-the time of all kernels.
-"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,9 +103,33 @@ class Comparing(Protocol):
         """
         ...
 
+    def is_faster(
+        self,
+        base: Mapping[str, Final],
+        more: Mapping[str, Final],
+        confidence: float,
+        limit_s: float,
+        oracle_limit_s: float | None = None,
+    ) -> bool:
+        """Whether the program is proven faster with the champions of `more` than without them.
+
+        Those that won, and those of `base`, are in both forms.  Raises WrongResult.
+        """
+        ...
+
 
 CompareWhole = Callable[[Mapping[str, Final]], Whole | None]
 """Compares the whole program with the champions that won, and with some others."""
+CompareForms = Callable[[Mapping[str, Final], Mapping[str, Final], float], bool | None]
+"""Says whether the program is proven faster, with some confidence, with the champions of the second
+argument put in beside those that won and those of the first; None where there is no time for it."""
+
+
+def no_forms(
+    base: Mapping[str, Final], more: Mapping[str, Final], confidence: float
+) -> bool | None:
+    """Stands where there is no time to compare forms of a program."""
+    return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,25 +145,31 @@ class Closing:
     is_unrolled: bool = False
     """Whether kernels were cut from loops that the default has: the default of such a kernel is
     XLA's of the unrolled loop, which the default of the program is not."""
+    tell: Progress = silent
+    """Is told which forms of the program were compared."""
 
-    def verdict(self, result: TuneResult, compare_whole: CompareWhole) -> Verdict:
+    def verdict(
+        self,
+        result: TuneResult,
+        compare_whole: CompareWhole,
+        is_faster: CompareForms = no_forms,
+    ) -> Verdict:
         """Decides what becomes of the kernels that won; Ctrl-C leaves it where it is.
 
-        Where the program gains too little with these, the champions of undecided kernels are tried
-        beside them: our threads and those of the default compiler keep one another from the
-        processors where their kernels take turns.  Champions that are to blame for wrong results go
-        back to the default, and so do those without which the program is proven faster; then the
-        rest is compared again.  This ends, since at least one champion goes back each time.
+        Where it may matter, forms of the program are compared (`forms.py`): the champions of
+        undecided kernels are tried in it, and those that won by little are left out.  Champions
+        that are to blame for wrong results go back to the default, and so do those without which
+        the program is proven faster; then the rest is compared again.  This ends, since at least
+        one champion goes back each time.
         """
         found = Verdict()
-        undecided = self._undecided(result)
-        is_worth_it = self.is_unrolled or is_promising(result)
-        if not result.won and not (undecided and is_worth_it):
+        undecided: TuneResult | None = result
+        if not result.won and not self._is_worth_it(result):
             return found
         try:
             while True:
-                now = self._once(compare_whole, undecided)
-                undecided = {}
+                now = self._once(compare_whole, is_faster, undecided)
+                undecided = None
                 found = replace(
                     now,
                     wrong=found.wrong + now.wrong,
@@ -154,29 +185,47 @@ class Closing:
         except KeyboardInterrupt:
             return replace(found, whole=None, interrupted=True)
 
-    def _undecided(self, result: TuneResult) -> dict[str, Final]:
-        """This run's finals of kernels whose champions are neither proven faster than the default
-        nor far behind it.
+    def _is_worth_it(self, result: TuneResult) -> bool:
+        """Whether forms of a program are compared in which no champion won alone."""
+        tried = candidates(result, None, is_unrolled=self.is_unrolled)
+        are_few = self.is_unrolled or len(result.kernels) <= FEW
+        return bool(tried) and (are_few or is_promising(result))
+
+    def _undecided(self, result: TuneResult, whole: Whole | None) -> dict[str, Final]:
+        """This run's finals of kernels whose champions are to be tried in the program; those come
+        first that may take most of it.
         """
-        far = FAR_BEHIND_UNROLLED if self.is_unrolled else FAR_BEHIND
-        near = [k.key for k in result.kernels if not k.won and k.ratio * far >= 1]
-        finals = {key: own_final(self.database, self.run, key) for key in near}
+        time_s = whole.paired.tuned_time_s if whole and whole.paired else None
+        tried = candidates(result, time_s, is_unrolled=self.is_unrolled)
+        if _gains(whole) and not (time_s and is_much(tried, result, time_s)):
+            return {}
+        tried.sort(key=lambda k: -k.weight * k.default_s)
+        finals = {k.key: own_final(self.database, self.run, k.key) for k in tried}
         return {key: final for key, final in finals.items() if final is not None}
 
-    def _once(self, compare_whole: CompareWhole, undecided: Mapping[str, Final]) -> Verdict:
-        """Compares once, or twice where undecided champions are tried.  Champions that are to blame
-        are taken back, and barred where results are wrong.
+    def _once(
+        self,
+        compare_whole: CompareWhole,
+        is_faster: CompareForms,
+        result: TuneResult | None,
+    ) -> Verdict:
+        """Compares once, and again with undecided champions where the program is faster with them.
+        Champions that are to blame are taken back, and barred where results are wrong.
+
+        Without a result nothing is tried beside the champions that stand.
         """
         try:
             whole = compare_whole({})
-            fuller, left_out = None, dict[str, str]()
-            if undecided and not _gains(whole):
-                fuller, left_out = self._with_undecided(whole, compare_whole, undecided)
-            found = fuller or whole
+            if result is None:
+                return Verdict(whole=whole, slower=self._taken_back(whole.slower if whole else ()))
+            added, left_out = self._added(self._undecided(result, whole), is_faster, result)
+            dropped = self._taken_back(self._dropped(result, added, is_faster))
+            if added and not dropped:
+                whole = compare_whole(added)
             return Verdict(
-                whole=found,
-                slower=self._taken_back(found.slower if found else ()),
-                together=tuple(undecided) if fuller else (),
+                whole=whole,
+                slower=dropped or self._taken_back(whole.slower if whole else ()),
+                together=tuple(added),
                 left_out=left_out,
             )
         except WrongResult as error:
@@ -187,31 +236,59 @@ class Closing:
                 return Verdict(wrong_anyway=str(error))
             return Verdict(wrong=tuple(wrong), wrong_sites=error.sites)
 
-    def _with_undecided(
-        self, whole: Whole | None, compare_whole: CompareWhole, undecided: Mapping[str, Final]
-    ) -> tuple[Whole | None, dict[str, str]]:
-        """Records that the champions of undecided kernels are used in this program, where it is
-        proven faster with them than the default, and than without them; None where it is not.
+    def _added(
+        self, undecided: Mapping[str, Final], is_faster: CompareForms, result: TuneResult
+    ) -> tuple[dict[str, Final], dict[str, str]]:
+        """The undecided champions with which the program is proven faster, which is recorded: they
+        are used in this program.
 
-        Where the program is wrong with them, all stay out and those to blame are barred.  Returns
-        their keys with the reason, or all keys where none of them is to blame alone.
+        Where it is wrong with some, all that were tried with these stay out, and those to blame are
+        barred.  Returns the keys of these with the reason, or of all where none is to blame alone.
         """
-        try:
-            fuller = compare_whole(undecided)
-        except WrongResult as error:
-            barred = bar_wrong(self.database, error, undecided, run=self.run)
-            reason = f"{WRONG_TOGETHER}: {error}"
-            return None, dict.fromkeys(barred or undecided, reason)
-        if fuller is None or not _is_better(fuller, whole):
-            return None, {}
-        for key, final in undecided.items():
+        left_out = dict[str, str]()
+        labels = {k.key: k.label for k in result.kernels}
+
+        def with_more(base: Sequence[str], more: Sequence[str]) -> bool | None:
+            tried = {key: undecided[key] for key in more}
+            try:
+                found = is_faster({key: undecided[key] for key in base}, tried, confidence)
+            except WrongResult as error:
+                barred = bar_wrong(self.database, error, tried, run=self.run)
+                left_out.update(dict.fromkeys(barred or tried, f"{WRONG_TOGETHER}: {error}"))
+                return None
+            if found is not None:
+                self.tell(FormTried(labels=tuple(labels[key] for key in more), is_faster=found))
+            return found
+
+        confidence = confidence_of(len(undecided))
+        added = {key: undecided[key] for key in taken(list(undecided), with_more)}
+        for key, final in added.items():
             together = replace(final, outcome="tuned together")
             self.database.record_final(self.run, self.database.kernel(key), together)
-        return fuller, {}
+        return added, left_out
+
+    def _dropped(
+        self, result: TuneResult, added: Mapping[str, Final], is_faster: CompareForms
+    ) -> tuple[str, ...]:
+        """Keys of kernels that won alone by little, without which the program is proven faster."""
+        labels = {k.key: k.label for k in close(result) if k.key not in self.wrong_defaults}
+        found = {key: own_final(self.database, self.run, key) for key in labels}
+        default = {key: replace(final, schedule=DEFAULT) for key, final in found.items() if final}
+        confidence = confidence_of(len(default))
+
+        def without(base: Sequence[str], more: Sequence[str]) -> bool | None:
+            left = {key: default[key] for key in base}
+            verdict = is_faster({**added, **left}, {key: default[key] for key in more}, confidence)
+            if verdict is not None:
+                names = tuple(labels[key] for key in more)
+                self.tell(FormTried(labels=names, is_faster=verdict, without=True))
+            return verdict
+
+        return taken(list(default), without)
 
     def _left_if_slower(self, whole: Whole | None, won: Sequence[str]) -> tuple[str, ...]:
         """Leaves a program to the default compiler where its champions proved to slow it down."""
-        if whole is None or whole.paired is None or whole.paired.high >= 1:
+        if whole is None or whole.paired is None or not _is_slower(whole.paired):
             return ()
         return self._taken_back(won)
 
@@ -248,21 +325,12 @@ def _gains(whole: Whole | None) -> bool:
     return bool(whole and whole.paired and whole.paired.low > 1 and not whole.falls_short)
 
 
-def _is_better(fuller: Whole, whole: Whole | None) -> bool:
-    """Whether a program with more kernels of ours is proven faster than the default, and than the
-    program without these, where that is proven faster itself.
+def _is_slower(paired: Paired) -> bool:
+    """Whether a tuned program is proven slower than the default in its fast mode, and is slower
+    than that in both of its modes, as a user has them.
     """
-    if fuller.paired is None or fuller.paired.low <= 1:
-        return False
-    before = whole.paired if whole else None
-    return before is None or before.low <= 1 or fuller.paired.low > before.high
-
-
-def is_promising(result: TuneResult) -> bool:
-    """Whether champions that are not proven faster would save a part of the time of all kernels."""
-    gains_s = (k.weight * (k.default_s - k.best_s) for k in result.kernels if k.best_s is not None)
-    gained_s = sum(max(0.0, s) for s in gains_s)
-    return gained_s > PROMISING * sum(k.weight * k.default_s for k in result.kernels)
+    ratios = (d / t for d, t in zip(paired.default_s, paired.tuned_s, strict=True))
+    return paired.high < 1 and median(ratios) < 1
 
 
 def judged(result: TuneResult, verdict: Verdict) -> TuneResult:
@@ -292,32 +360,6 @@ def left_out(result: TuneResult, verdict: Verdict) -> list[KernelSkipped]:
         for k in result.kernels
         if k.key in reasons
     ]
-
-
-KEPT = 1.05
-"""A budget is missed by a run that takes more than so many times its seconds."""
-NOTHING_S = 0.05
-"""Less time than this is not mentioned."""
-
-
-def missed_by(
-    budget_s: float | None, passed_s: float, closed_from_s: float, *, searched: bool
-) -> str:
-    """By how much a budget was missed, and in which part of the run; empty where it was kept, or
-    there is none.
-
-    `closed_from_s` is how much of the time had passed when the last batch had ended; `searched`
-    says whether there were any batches.
-    """
-    if budget_s is None or passed_s <= KEPT * budget_s:
-        return ""
-    over = f"{passed_s - budget_s:.1f} s over the budget of {budget_s:g} s: "
-    closing_s = passed_s - closed_from_s
-    closing = f"comparing champions and the program with the default took {closing_s:.1f} s"
-    if searched:
-        return f"{over}{closing}, after batches that ended at {closed_from_s:.1f} s"
-    preparing = f"preparing took {closed_from_s:.1f} s, and there was no batch"
-    return over + (preparing if closing_s < NOTHING_S else f"{preparing}; {closing}")
 
 
 def summary(result: TuneResult, whole: Whole | None) -> Summary:

@@ -8,17 +8,19 @@ from types import MappingProxyType
 
 from hlotune.codegen.runtime.malloc_settings import give_back
 from hlotune.deploy.accuracy import Accuracy
-from hlotune.deploy.apply import applied
+from hlotune.deploy.apply import TunedFunction, applied
 from hlotune.deploy.bench import ORACLE_S, Prepared, compared, prepared
 from hlotune.deploy.bench_result import BenchResult
 from hlotune.deploy.bisection import SHORTFALL
+from hlotune.deploy.forms import between
 from hlotune.deploy.long_calls import is_decided, rounds_s
 from hlotune.hlo.frontends.program import Program
 from hlotune.measure.machine.machine_lock import Turns
-from hlotune.measure.timing.comparison import FEWEST_LONG
+from hlotune.measure.timing.comparison import FEWEST_LONG, ratio
 from hlotune.measure.timing.timing import ONCE_S
 from hlotune.measure.trial import CacheMode
 from hlotune.schedules.numerics import Numerics
+from hlotune.schedules.steps.schedule import Schedule
 from hlotune.schedules.targets.target import Target
 from hlotune.search.finals.closing import ANY, Within
 from hlotune.tuning_logs.database import Database
@@ -31,6 +33,10 @@ KEPT_GAIN = 0.9
 LEAST_S = 1.0
 """Seconds for them, however late it is: the fewest pairs prove nothing as soon as one is disturbed.
 """
+MOST_FORMS = 2
+"""So many forms of the program, which XLA has compiled, are kept for the next comparison."""
+MOST_PACKED_BYTES = 64 << 20
+"""A form with more packed constants is not kept."""
 
 
 @dataclass
@@ -48,6 +54,10 @@ class WholeProgram:
     make_room: Callable[[], None] = lambda: None
     """Is called before both programs are in memory: others free theirs."""
     _ready: Prepared | None = field(default=None, init=False)
+    _forms: dict[tuple[tuple[str, Schedule | None], ...], TunedFunction] = field(
+        default_factory=dict, init=False
+    )
+    """Those that were compared last, by what stands at their sites."""
 
     def prepare(self, oracle_limit_s: float = ORACLE_S) -> None:
         """Compiles and calls the default, and asks the oracle, for so many seconds at most.
@@ -113,6 +123,60 @@ class WholeProgram:
 
         Raises WrongResult where the tuned program is wrong; it names the sites to blame.
         """
+        tuned = self._form(also)
+        if not tuned.replacements:
+            return None
+        ready = self._prepared(oracle_limit_s)
+        least_s = max(LEAST_S, limit_s)
+        found = compared(
+            ready, tuned, pairs=PAIRS, limit_s=least_s, turns=self.turns, left_s=left_s
+        )
+        worst = worst_of(found.accuracy)
+        return Whole(
+            paired=_paired(found),
+            error=worst.tuned_error if worst else None,
+            default_error=worst.default_error if worst else None,
+            slower=found.slower,
+            falls_short=found.gained_s < SHORTFALL * found.promised_s,
+            unproven=unproven(found.default_s, found.tuned_s),
+        )
+
+    def is_faster(
+        self,
+        base: Mapping[str, Final],
+        more: Mapping[str, Final],
+        confidence: float,
+        limit_s: float,
+        oracle_limit_s: float | None = None,
+    ) -> bool:
+        """Whether the program is proven faster with the champions of `more` than without them.
+
+        Those that won, and those of `base`, are in both forms.  Raises WrongResult as `compare`.
+        """
+        without, tuned = self._form(base), self._form({**base, **more})
+        if _places(without) == _places(tuned):
+            return False
+        ready = self._prepared(oracle_limit_s)
+        samples_s = between(
+            ready,
+            without if without.replacements else ready.default,
+            tuned,
+            pairs=PAIRS,
+            limit_s=max(LEAST_S, limit_s),
+            turns=self.turns,
+        )
+        return ratio(*samples_s, confidence).is_faster
+
+    def _prepared(self, oracle_limit_s: float | None) -> Prepared:
+        if self._ready is None:
+            self.prepare(ORACLE_S if oracle_limit_s is None else oracle_limit_s)
+        assert self._ready is not None
+        return self._ready
+
+    def _form(self, also: Mapping[str, Final]) -> TunedFunction:
+        """The program with the champions that won and some others, by their kernels' keys; that of
+        an earlier comparison where the same stands at all sites.
+        """
         self.make_room()
         give_back()
         # Outside of a turn: what vouches for kernels has runners that take turns of their own.
@@ -124,24 +188,17 @@ class WholeProgram:
             cache=self.cache,
             also=also,
         )
-        if not tuned.replacements:
-            return None
-        if self._ready is None:
-            self.prepare(ORACLE_S if oracle_limit_s is None else oracle_limit_s)
-        assert self._ready is not None
-        least_s = max(LEAST_S, limit_s)
-        found = compared(
-            self._ready, tuned, pairs=PAIRS, limit_s=least_s, turns=self.turns, left_s=left_s
-        )
-        worst = worst_of(found.accuracy)
-        return Whole(
-            paired=_paired(found),
-            error=worst.tuned_error if worst else None,
-            default_error=worst.default_error if worst else None,
-            slower=found.slower,
-            falls_short=found.gained_s < SHORTFALL * found.promised_s,
-            unproven=unproven(found.default_s, found.tuned_s),
-        )
+        found = self._forms.pop(_places(tuned), tuned)
+        if found.packed_bytes <= MOST_PACKED_BYTES:
+            self._forms[_places(tuned)] = found
+        while len(self._forms) > MOST_FORMS:
+            del self._forms[next(iter(self._forms))]
+        return found
+
+
+def _places(tuned: TunedFunction) -> tuple[tuple[str, Schedule | None], ...]:
+    """What stands at the sites that are replaced."""
+    return tuple((e.site.name, e.schedule) for e in tuned.explain() if e.status == "tuned")
 
 
 def worst_of(accuracy: Sequence[Accuracy]) -> Accuracy | None:

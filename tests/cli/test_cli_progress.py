@@ -16,6 +16,7 @@ from hlotune.search.progress import (
     Event,
     Finalising,
     Finished,
+    FormTried,
     KernelAtLimit,
     KernelSkipped,
     KernelStarted,
@@ -80,6 +81,15 @@ UNTIMED = replace(FINISHED, speedup=None, speedup_low=None, speedup_high=None)
         (
             KernelAtLimit(key="k", label="softmax 512x1024", share=0.96),
             "softmax 512x1024: stopped: at 96% of its limit",
+        ),
+        (
+            FormTried(labels=("sum 8192x768", "exp 12"), is_faster=True),
+            "sum 8192x768, exp 12: not proven faster alone, tried in the program, which is faster",
+        ),
+        (FormTried(labels=("exp 12",), is_faster=False), "the program, which is not faster so"),
+        (
+            FormTried(labels=("exp 12",), is_faster=True, without=True),
+            "exp 12: little faster alone, left out of the program, which is faster so",
         ),
         (BATCH, "best 100 us of 200 us, 512.3 GFLOP/s, 75% of peak, 50 s left"),
         (replace(BATCH, is_estimate=True), "75% of peak, about 50 s left"),

@@ -21,6 +21,7 @@ from hlotune.hlo.kernel import Kernel
 from hlotune.measure.machine.targets import host_target
 from hlotune.measure.timing.core_sharing_probe import NEVER_APART, say_never_apart
 from hlotune.measure.timing.impossible_times import peak_type
+from hlotune.measure.timing.timing import MOST_BRIEF
 from hlotune.measure.trial import Candidate, Failure, Measurement, Outcome
 from hlotune.measure.workers.builder import ProcessBuilder
 from hlotune.measure.workers.channel import Channel, Message, pack
@@ -282,8 +283,9 @@ def test_comparing_gives_paired_samples_and_names_who_failed(runner: ProcessRunn
     found = runner.compare(kernel(), objects, pairs=7)
     assert [type(c) for c in found.candidates] == [Failure, Measurement, Failure, Measurement]
     assert failure(found.candidates[0]).kind == "wrong_result"
-    assert len(found.default.samples_s) == 7
-    assert len(measured(found.candidates[1]).samples_s) == 7
+    rounds = len(found.default.samples_s)
+    assert 7 <= rounds <= MOST_BRIEF
+    assert len(measured(found.candidates[1]).samples_s) == rounds
 
 
 def test_a_time_beyond_the_peak_is_measured_again_and_refused(runner: ProcessRunner) -> None:

@@ -30,7 +30,7 @@ from hlotune.search.tasks import Skipped
 from hlotune.search.tuner import Experience
 from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.decisions import decision
-from hlotune.tuning_logs.finals import Whole
+from hlotune.tuning_logs.finals import Paired, Whole
 from hlotune.tuning_logs.render import render
 from hlotune.tuning_logs.report import report
 from tests.support.sessions import TOOLS, UNDER, WHOLE, FakeDevice, run, task, two
@@ -114,7 +114,7 @@ def test_a_default_that_is_wrong_is_said_to_be_and_one_that_is_right_but_slower_
 
 def test_what_replaces_a_wrong_default_is_not_taken_back_for_being_slow(database: Database) -> None:
     tasks = two()
-    slower = replace(WHOLE.paired, speedup=0.84, low=0.73, high=0.94) if WHOLE.paired else None
+    slower = Paired(default_s=(0.84,), tuned_s=(1.0,), speedup=0.84, low=0.73, high=0.94)
     result = run(
         database,
         tasks,

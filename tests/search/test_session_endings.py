@@ -15,15 +15,15 @@ from hlotune.measure.trial import Candidate, Failure, Measurement, Trial
 from hlotune.schedules.errors import WrongResult
 from hlotune.schedules.steps.schedule import XLA
 from hlotune.search.budget.budget import Limits
-from hlotune.search.finals.closing import missed_by
 from hlotune.search.finals.decide import WRONG_NOW
 from hlotune.search.finals.finals import ROUNDS
 from hlotune.search.finals.heats import CHAMPIONS
+from hlotune.search.finals.missed_budget import missed_by
 from hlotune.search.progress import Batch, Event, Finalising, Finished, KernelSkipped
 from hlotune.search.tasks import Task
 from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.decisions import decision
-from hlotune.tuning_logs.finals import Whole
+from hlotune.tuning_logs.finals import Paired, Whole
 from tests.support.sessions import UNDER, WHOLE, FakeDevice, FakeProgram, run, task, two
 
 
@@ -251,7 +251,7 @@ def test_kernels_with_which_the_whole_program_is_slower_are_left_to_the_default(
     database: Database,
 ) -> None:
     tasks = two()
-    slower = replace(WHOLE.paired, speedup=0.84, low=0.73, high=0.94) if WHOLE.paired else None
+    slower = Paired(default_s=(0.84,), tuned_s=(1.0,), speedup=0.84, low=0.73, high=0.94)
     result = run(database, tasks, compare_whole=lambda: replace(WHOLE, paired=slower))
     assert not result.won and not result.wrong and result.speedup == 0.84
     for t in tasks:

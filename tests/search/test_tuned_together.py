@@ -1,6 +1,6 @@
 """How a run ends where a program gains too little with the kernels that won alone."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
@@ -14,14 +14,19 @@ from hlotune.measure.trial import Candidate, Failure, Measurement
 from hlotune.schedules.errors import WrongResult
 from hlotune.schedules.steps.schedule import XLA
 from hlotune.search.finals.closing import Closing
-from hlotune.search.progress import Event, KernelSkipped
+from hlotune.search.finals.forms import FEW
+from hlotune.search.progress import Event, FormTried, KernelSkipped
 from hlotune.search.result import TuneResult
+from hlotune.search.tasks import Task
 from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.decisions import decision
-from hlotune.tuning_logs.finals import Final, Whole
-from tests.support.sessions import PROGRAM, UNDER, WHOLE, FakeDevice, FakeProgram, run, two
+from hlotune.tuning_logs.finals import Paired, Whole
+from tests.support.sessions import PROGRAM, UNDER, WHOLE, FakeDevice, FakeProgram, run, task, two
 
-SLOWER = replace(WHOLE, paired=replace(WHOLE.paired, speedup=0.8, low=0.7, high=0.9))  # type: ignore[type-var]
+SLOWER = replace(
+    WHOLE,
+    paired=Paired(default_s=(1.0,), tuned_s=(1.25,), speedup=0.8, low=0.7, high=0.9),
+)
 LITTLE = replace(WHOLE, paired=replace(WHOLE.paired, speedup=1.1, low=1.05, high=1.2))  # type: ignore[type-var]
 SHORT = replace(LITTLE, falls_short=True)
 
@@ -50,21 +55,40 @@ class Near(FakeDevice):
         return Comparison(default, found.candidates)
 
 
+Faster = Callable[[Sequence[str], Sequence[str]], bool]
+
+
 def ended(
     database: Database,
     alone: Whole | None,
-    together: Callable[[Mapping[str, Final]], Whole | None],
+    faster_with: Faster,
     *,
+    together: Whole | None = WHOLE,
     behind: float = 1.1,
     conv_wins: bool = True,
+    tasks: Sequence[Task] = (),
     events: list[Event] | None = None,
 ) -> TuneResult:
-    """A run in which the best candidate of `dense` takes `behind` times as long as its default."""
-    tasks = two()
+    """A run in which the best candidates of all kernels but `conv` take `behind` times as long as
+    their defaults, and of that too where it does not win.
+
+    `alone` is the comparison of the program with what won alone, `together` that with more.
+    """
+    tasks = tasks or two()
     device = Near(tasks)
-    Near.behind = {"dense": behind} if conv_wins else {"dense": behind, "conv": behind}
-    whole = FakeProgram(lambda: alone, with_undecided=together)
+    Near.behind = {t.label: behind for t in tasks if t.label != "conv" or not conv_wins}
+    whole = FakeProgram(
+        lambda: alone, with_undecided=lambda also: together, faster_with=faster_with
+    )
     return run(database, tasks, device, whole=whole, events=events)
+
+
+def always(base: Sequence[str], more: Sequence[str]) -> bool:
+    return True
+
+
+def never(base: Sequence[str], more: Sequence[str]) -> bool:
+    return False
 
 
 def algorithms(database: Database, result: TuneResult, program: str | None) -> list[str]:
@@ -72,40 +96,86 @@ def algorithms(database: Database, result: TuneResult, program: str | None) -> l
     return [d.schedule.algorithm for d in found]
 
 
+def taking(tuned_s: float) -> Whole:
+    """A program that gains what its kernels promise and takes so long with what won alone."""
+    paired = Paired(default_s=(2 * tuned_s,), tuned_s=(tuned_s,), speedup=2.0, low=1.9, high=2.1)
+    return replace(WHOLE, paired=paired)
+
+
 @pytest.mark.parametrize("alone", [SLOWER, SHORT], ids=["slower", "gains too little"])
 def test_all_kernels_are_ours_where_the_program_is_proven_faster_with_all(
     database: Database, alone: Whole
 ) -> None:
-    result = ended(database, alone, lambda also: WHOLE)
+    events = list[Event]()
+    result = ended(database, alone, always, events=events)
     assert [k.won for k in result.kernels] == [True, True]
     assert result.speedup == 2.0
     assert XLA not in algorithms(database, result, PROGRAM.key)
     assert "tuned together" in result.report()
+    assert FormTried(labels=("dense",), is_faster=True) in events
 
 
 def test_what_was_tuned_together_is_for_that_program_alone(database: Database) -> None:
-    result = ended(database, SLOWER, lambda also: WHOLE)
+    result = ended(database, SLOWER, always)
     conv, dense = algorithms(database, result, "another program")
     assert conv != XLA and dense == XLA
     reason = decision(database, result.kernels[1].key, **UNDER).reason
     assert reason.startswith("kept default: tuned together with the other kernels of one program")
 
 
-@pytest.mark.parametrize(
-    ("together", "speedup"), [(SLOWER, 0.8), (None, 0.8)], ids=["slower", "not compared"]
-)
 def test_everything_is_left_to_the_default_where_the_program_is_slower_with_all_too(
-    database: Database, together: Whole | None, speedup: float
+    database: Database,
 ) -> None:
-    result = ended(database, SLOWER, lambda also: together)
-    assert not result.won and result.speedup == speedup
+    events = list[Event]()
+    result = ended(database, SLOWER, never, events=events)
+    assert not result.won and result.speedup == 0.8
     assert algorithms(database, result, PROGRAM.key) == [XLA, XLA]
+    assert FormTried(labels=("dense",), is_faster=False) in events
+
+
+def test_what_was_added_goes_back_too_where_the_program_proves_slower_than_the_default(
+    database: Database,
+) -> None:
+    result = ended(database, SLOWER, always, together=SLOWER)
+    assert not result.won
+    assert algorithms(database, result, PROGRAM.key) == [XLA, XLA]
+
+
+def test_a_default_that_is_slow_in_most_calls_takes_nothing_back(database: Database) -> None:
+    """In its fast mode, of a fifth of the calls, it is faster; a user has all of them."""
+    times = Paired(
+        default_s=(0.8,) * 2 + (1.6,) * 8, tuned_s=(1.0,) * 10, speedup=0.8, low=0.7, high=0.9
+    )
+    slow = replace(SLOWER, paired=times)
+    result = ended(database, slow, never)
+    assert [k.won for k in result.kernels] == [True, False] and result.speedup == 0.8
+
+
+@pytest.mark.parametrize("is_faster_without", [True, False])
+def test_what_won_alone_by_little_is_left_out_where_the_program_is_faster_without(
+    database: Database, is_faster_without: bool
+) -> None:
+    events = list[Event]()
+    result = ended(
+        database, WHOLE, lambda base, more: is_faster_without, behind=1 / 1.1, events=events
+    )
+    assert [k.won for k in result.kernels] == [True, not is_faster_without]
+    assert FormTried(labels=("dense",), is_faster=is_faster_without, without=True) in events
+    dense = algorithms(database, result, PROGRAM.key)[1]
+    assert (dense == XLA) == is_faster_without
+
+
+def test_what_won_alone_by_far_is_not_left_out(database: Database) -> None:
+    events = list[Event]()
+    result = ended(database, WHOLE, always, behind=0.5, events=events)
+    assert [k.won for k in result.kernels] == [True, True]
+    assert not any(isinstance(e, FormTried) for e in events)
 
 
 def test_a_program_that_is_no_faster_with_all_keeps_those_that_won_alone(
     database: Database,
 ) -> None:
-    result = ended(database, SHORT, lambda also: SHORT)
+    result = ended(database, SHORT, never)
     assert [k.won for k in result.kernels] == [True, False]
     assert result.speedup == 1.1
 
@@ -114,8 +184,8 @@ def test_a_program_that_is_no_faster_with_all_keeps_those_that_won_alone(
 def test_undecided_champions_that_are_wrong_in_the_program_stay_out_which_is_said_and_recorded(
     database: Database, is_blamed: bool
 ) -> None:
-    def wrong(also: Mapping[str, Final]) -> Whole | None:
-        raise WrongResult("expected 1, got 2", tuple(also) if is_blamed else (), ("dense0",))
+    def wrong(base: Sequence[str], more: Sequence[str]) -> bool:
+        raise WrongResult("expected 1, got 2", tuple(more) if is_blamed else (), ("dense0",))
 
     events = list[Event]()
     result = ended(database, SHORT, wrong, events=events)
@@ -131,23 +201,51 @@ def test_undecided_champions_that_are_wrong_in_the_program_stay_out_which_is_sai
     assert [t.candidate.schedule for t in barred] == [dense.schedule] * is_blamed
 
 
-def test_champions_far_behind_their_defaults_are_not_tried(database: Database) -> None:
-    tried: list[Mapping[str, Final]] = []
-    result = ended(database, SLOWER, lambda also: tried.append(also), behind=1.3)
-    assert not tried and not result.won
+@pytest.mark.parametrize(
+    ("behind", "tuned_s", "is_taken"),
+    [(3.0, 1.0, True), (3.0, 1e-3, False), (1.2, 1e-3, True)],
+    ids=["the program takes far more than its kernels alone", "it does not", "close"],
+)
+def test_a_kernel_that_loses_alone_is_tried_where_it_may_take_what_no_kernel_alone_explains(
+    database: Database, behind: float, tuned_s: float, is_taken: bool
+) -> None:
+    result = ended(database, taking(tuned_s), always, behind=behind)
+    assert [k.won for k in result.kernels] == [True, is_taken]
 
 
-def test_a_program_that_gains_what_its_kernels_promise_is_not_compared_again(
+def test_a_program_whose_time_its_kernels_explain_is_not_compared_again(
     database: Database,
 ) -> None:
-    tried: list[Mapping[str, Final]] = []
-    result = ended(database, WHOLE, lambda also: tried.append(also))
-    assert not tried and [k.won for k in result.kernels] == [True, False]
+    events = list[Event]()
+    first = ended(database, taking(1.0), never)
+    (conv, dense) = first.kernels
+    mostly_conv = replace(first, kernels=(replace(conv, weight=100.0), dense))
+    own_s = sum(k.weight * k.tuned_s for k in mostly_conv.kernels)
+    closing = Closing(
+        database=database, run=first.run, numerics="standard", under=UNDER, tell=events.append
+    )
+    verdict = closing.verdict(mostly_conv, lambda also: taking(own_s), lambda *_: True)
+    assert not events and not verdict.together
 
 
-def test_where_nothing_won_and_little_is_promised_nothing_is_compared(database: Database) -> None:
-    tried: list[Mapping[str, Final]] = []
-    result = ended(database, None, lambda also: tried.append(also), behind=1.01, conv_wins=False)
+def test_a_single_kernel_that_lost_alone_is_tried_in_its_program(database: Database) -> None:
+    """Alone the default may find memory and threads as it does in no call of the program."""
+    tasks = two()[1:]
+    result = ended(database, None, always, behind=1.15, tasks=tasks)
+    assert [k.won for k in result.kernels] == [True] and result.speedup == 2.0
+    other = ended(database, None, never, behind=1.15, tasks=[task("other", 7)])
+    assert not other.won and other.speedup is None
+
+
+def test_of_many_kernels_that_promise_little_nothing_is_compared(database: Database) -> None:
+    tried: list[Sequence[str]] = []
+
+    def faster_with(base: Sequence[str], more: Sequence[str]) -> bool:
+        tried.append(more)
+        return True
+
+    many = [task(f"k{n}", n) for n in range(FEW + 1)]
+    result = ended(database, None, faster_with, behind=1.01, tasks=many)
     assert not tried and not result.won
 
 
@@ -155,10 +253,10 @@ def test_where_nothing_won_and_little_is_promised_nothing_is_compared(database: 
 def test_kernels_of_unrolled_loops_are_tried_in_the_program_where_xla_is_ahead_of_them_alone(
     database: Database, behind: float, tried: bool
 ) -> None:
-    result = ended(database, None, lambda also: None, behind=behind, conv_wins=False)
+    result = ended(database, None, never, behind=behind, conv_wins=False)
     assert not result.won
     closing = Closing(
         database=database, run=result.run, numerics="standard", under=UNDER, is_unrolled=True
     )
-    verdict = closing.verdict(result, lambda also: WHOLE if also else None)
+    verdict = closing.verdict(result, lambda also: WHOLE if also else None, lambda *_: True)
     assert bool(verdict.together) == tried

@@ -160,6 +160,8 @@ class FakeProgram:
     is_long: bool = False
     with_undecided: Callable[[Mapping[str, Final]], Whole | None] = lambda also: None
     """Compares the program with the champions of undecided kernels too."""
+    faster_with: Callable[[Sequence[str], Sequence[str]], bool] = lambda base, more: False
+    """Whether the program is faster with further champions, beside some that were undecided."""
 
     def prepare(self, oracle_limit_s: float) -> None:
         self.oracle_limits_s.append(oracle_limit_s)
@@ -179,6 +181,17 @@ class FakeProgram:
             self.prepare(oracle_limit_s)
         self._take(self.comparing_s + min(limit_s, self.timing_s))
         return self.with_undecided(also) if also else self.compared()
+
+    def is_faster(
+        self,
+        base: Mapping[str, Final],
+        more: Mapping[str, Final],
+        confidence: float,
+        limit_s: float,
+        oracle_limit_s: float | None = None,
+    ) -> bool:
+        self._take(self.comparing_s + min(limit_s, self.timing_s))
+        return self.faster_with(tuple(base), tuple(more))
 
     def _take(self, seconds: float) -> None:
         if self.device is not None:

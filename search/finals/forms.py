@@ -1,0 +1,124 @@
+"""Kernels that are not proven faster alone, tried in their program: all together, then by halves.
+
+The default of a kernel is what XLA makes of it alone.  Inside of a program XLA fuses it with its
+neighbours, computes it anew for each that reads it, or runs it behind kernels of ours, which have
+the processors; there it may take many times as long, or less.  So a program's forms are compared:
+with champions that lost alone, and without them, both called as a user calls them, in turns.  Those
+are taken with which the program is proven faster.  What won alone by little is left out where the
+program is proven faster without it.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from hlotune.measure.timing.comparison import shared
+from hlotune.search.result import KernelResult, TuneResult
+
+FEW = 12
+"""Of so many undecided kernels each may be to blame for time that no kernel alone explains."""
+FAR_BEHIND = 1.25
+"""A champion that alone takes so many times as long as the default is far behind it."""
+FAR_BEHIND_UNROLLED = 2.0
+"""The same where the default is XLA's of a loop that is unrolled, and not what the program has."""
+AT_STAKE = 0.1
+"""Forms are compared where the time that may be saved is such a share of the program's."""
+PROMISING = 0.05
+"""Where nothing is proven faster alone, champions of more than a few kernels are tried together if
+they would save so much of the time of all.
+"""
+CLOSE = 1.25
+"""A champion that won is tried in the program where it may be less than so many times as fast."""
+MOST_TRIED = 5
+"""So many forms of a program are tried at most."""
+
+
+def candidates(
+    result: TuneResult, time_s: float | None, *, is_unrolled: bool = False
+) -> list[KernelResult]:
+    """The kernels left to the default whose champions may make the program faster.
+
+    They are those that are not far behind their defaults.  Where few kernels are undecided, they
+    are also those that lose less than what the program takes beside the times of all its kernels
+    alone, which one of them may take.
+
+    Args:
+        time_s: what the program takes with the champions that won; None where none did.
+    """
+    far = FAR_BEHIND_UNROLLED if is_unrolled else FAR_BEHIND
+    lost = [k for k in result.kernels if not k.won and k.best_s is not None]
+    spare_s = unexplained_s(result, time_s) if len(lost) <= FEW else 0.0
+    return [k for k in lost if k.ratio * far >= 1 or _loss_s(k) < spare_s]
+
+
+def unexplained_s(result: TuneResult, time_s: float | None) -> float:
+    """What a program takes beside the times of its kernels alone, each as it is put in."""
+    if time_s is None:
+        return 0.0
+    return max(0.0, time_s - sum(k.weight * k.tuned_s for k in result.kernels))
+
+
+def _loss_s(kernel: KernelResult) -> float:
+    assert kernel.best_s is not None, "a kernel that was compared has a champion"
+    return kernel.weight * (kernel.best_s - kernel.default_s)
+
+
+def is_much(tried: Sequence[KernelResult], result: TuneResult, time_s: float) -> bool:
+    """Whether the time that some kernels may take in the program is worth comparing its forms."""
+    stake_s = sum(k.weight * k.default_s for k in tried)
+    if len([k for k in result.kernels if not k.won]) <= FEW:
+        stake_s += unexplained_s(result, time_s)
+    return stake_s >= AT_STAKE * time_s
+
+
+def is_promising(result: TuneResult) -> bool:
+    """Whether champions that are not proven faster would save a part of the time of all kernels."""
+    gains_s = (k.weight * (k.default_s - k.best_s) for k in result.kernels if k.best_s is not None)
+    gained_s = sum(max(0.0, s) for s in gains_s)
+    return gained_s > PROMISING * sum(k.weight * k.default_s for k in result.kernels)
+
+
+def close(result: TuneResult) -> list[KernelResult]:
+    """Kernels that won alone by little, without which a program may be faster: where a program is
+    made of few kernels, and others won too.
+    """
+    found = [k for k in result.won if k.ratio_low < CLOSE]
+    return found if len(result.kernels) <= FEW and len(found) < len(result.won) else []
+
+
+def forms_of(kernels: int) -> int:
+    """How many forms of a program are tried at most, of so many undecided kernels."""
+    return min(MOST_TRIED, 2 * kernels - 1)
+
+
+def confidence_of(kernels: int) -> float:
+    """The confidence of each comparison of two forms with which all hold together."""
+    return shared(max(1, forms_of(kernels)))
+
+
+def taken(
+    keys: Sequence[str], is_faster: Callable[[Sequence[str], Sequence[str]], bool | None]
+) -> tuple[str, ...]:
+    """Those of some kernels with which a program is proven faster than without them, or the other
+    way around.
+
+    All are tried together first.  A part that does not prove faster is tried by halves, beside what
+    was taken by then.
+
+    Args:
+        is_faster: whether the program is proven faster with its second argument put in beside the
+            first than with the first alone; None where there is no time to tell, which ends it.
+    """
+    found, waiting = tuple[str, ...](), deque([tuple(keys)] if keys else [])
+    for _ in range(forms_of(len(keys))):
+        if not waiting:
+            break
+        part = waiting.popleft()
+        verdict = is_faster(found, part)
+        if verdict is None:
+            break
+        if verdict:
+            found += part
+        elif len(part) > 1:
+            middle = len(part) // 2
+            waiting += [part[:middle], part[middle:]]
+    return found

@@ -1,0 +1,160 @@
+"""Two forms of a program in turns, with and without some kernels of ours."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from hlotune.deploy import forms as forms_module
+from hlotune.deploy import timer as timer_module
+from hlotune.deploy.apply import TunedFunction
+from hlotune.deploy.inputs import example_inputs
+from hlotune.hlo.calling.callable import JittedProgram
+from hlotune.hlo.frontends.program import Program, load
+from hlotune.hlo.sites.sites import Site, sites
+from hlotune.measure.machine.machine_lock import Turns
+from hlotune.measure.machine.targets import host_target, toolchain
+from hlotune.measure.timing.timing import always_apart
+from hlotune.schedules.errors import WrongResult
+from hlotune.schedules.steps.schedule import DEFAULT
+from hlotune.search.finals.whole_program import WholeProgram
+from hlotune.tuning_logs.database import Database
+from tests.support.applied import DIRECT, PARAMETERS, final, mlp, normal
+
+Times = Callable[[frozenset[str]], Sequence[float]]
+"""Seconds of calls, one after the other, of a program with kernels of ours at some sites."""
+
+
+@pytest.fixture(scope="module")
+def program() -> Program:
+    return load(mlp, PARAMETERS, normal(8, 16))
+
+
+@pytest.fixture(scope="module")
+def both(program: Program) -> tuple[Site, Site]:
+    """The two products of the program."""
+    first, second = (s for s in sites(program) if s.name in ("dot0", "dot1"))
+    return first, second
+
+
+@pytest.fixture
+def whole(program: Program, tmp_path: Path) -> Any:
+    with Database(tmp_path / "a.db") as database:
+        database.start_run(program, host_target(), toolchain(), cache="warm")
+        yield WholeProgram(program, database, "standard", host_target(), "warm")
+
+
+def simulated(monkeypatch: pytest.MonkeyPatch, times: Times) -> None:
+    """Lets calls of whole programs take some seconds, without calling them."""
+    calls = dict[frozenset[str], int]()
+
+    def sample(_: Any, function: TunedFunction | JittedProgram, count: int) -> float:
+        ours = function.sites if isinstance(function, TunedFunction) else ()
+        places = frozenset(site.name for site in ours)
+        calls[places] = calls.get(places, 0) + 1
+        own = times(places)
+        return own[calls[places] % len(own)]
+
+    monkeypatch.setattr(timer_module.Timer, "sample", sample)
+    monkeypatch.setattr(timer_module, "apart_of", lambda target: always_apart)
+
+
+def test_a_kernel_that_loses_alone_is_faster_in_a_program_that_xla_runs_badly(
+    whole: WholeProgram, both: tuple[Site, Site], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Alone the default takes half the time of ours; in the program it takes ten times as long."""
+    simulated(monkeypatch, lambda places: (0.01,) if "dot1" in places else (0.04, 0.05))
+    loses = {both[1].kernel.key: final(DIRECT, default_s=1e-5, tuned_s=2e-5)}
+    assert whole.is_faster({}, loses, 0.95, 1.0, 10.0)
+
+
+def test_a_kernel_that_wins_alone_is_no_gain_where_xla_has_it_for_nothing(
+    whole: WholeProgram, both: tuple[Site, Site], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """XLA computes it with its neighbours, which have its operands anyway."""
+    simulated(monkeypatch, lambda places: (0.02,) if "dot1" in places else (0.01,))
+    wins = {both[1].kernel.key: final(DIRECT)}
+    assert not whole.is_faster({}, wins, 0.95, 1.0, 10.0)
+    left_out = {both[1].kernel.key: final(DEFAULT)}
+    assert whole.is_faster(wins, left_out, 0.95, 1.0, 10.0), "nor does it stay once it won"
+
+
+@pytest.mark.parametrize(("slow_calls", "is_faster"), [(7, True), (3, False)])
+def test_the_default_counts_in_both_of_its_modes(
+    whole: WholeProgram,
+    both: tuple[Site, Site],
+    monkeypatch: pytest.MonkeyPatch,
+    slow_calls: int,
+    is_faster: bool,
+) -> None:
+    """Of ten calls so many take twice as long: a user has all of them, and ours is between."""
+    default = (0.02,) * slow_calls + (0.01,) * (10 - slow_calls)
+    simulated(monkeypatch, lambda places: (0.013,) if places else default)
+    found = whole.is_faster({}, {both[0].kernel.key: final(DIRECT)}, 0.95, 1.0, 10.0)
+    assert found == is_faster
+
+
+def test_forms_that_are_alike_are_not_timed(
+    whole: WholeProgram, both: tuple[Site, Site], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(forms_module, "judged", None)
+    same = {both[0].kernel.key: final(DIRECT)}
+    assert not whole.is_faster(same, same, 0.95, 1.0, 10.0)
+
+
+def test_a_form_that_is_wrong_is_not_timed(
+    whole: WholeProgram, both: tuple[Site, Site], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def wrong(*_: Any) -> None:
+        raise WrongResult("off by one")
+
+    monkeypatch.setattr(forms_module, "judged", wrong)
+    simulated(monkeypatch, lambda places: pytest.fail("timed"))
+    with pytest.raises(WrongResult, match="off by one"):
+        whole.is_faster({}, {both[0].kernel.key: final(DIRECT)}, 0.95, 1.0, 10.0)
+
+
+def test_a_sample_of_short_calls_is_one_of_a_loop_of_them(
+    program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first call behind one of the other program takes three times as long: its threads sleep.
+    Where a sample has three calls, that alone would make it 1.7 times as slow.
+    """
+    clock_s, last = [0.0], list[str]()
+
+    def function(name: str, call_s: float, first_s: float) -> Callable[..., Any]:
+        def call(*_: Any, **__: Any) -> Any:
+            clock_s[0] += call_s if last[-1:] == [name] else first_s
+            last.append(name)
+            return ()
+
+        return call
+
+    monkeypatch.setattr(timer_module, "time", SimpleNamespace(perf_counter=lambda: clock_s[0]))
+    inputs = example_inputs(program)
+    timer = timer_module.Timer(program, inputs, host_target(), 9.0, Turns())
+    default = function("default", 0.44e-3, 0.44e-3)
+    ours = function("ours", 0.4e-3, 1.2e-3)
+    calls, default_s, ours_s = timer.paired(default, ours, 10)
+    assert calls == 3
+    assert default_s == pytest.approx([0.44e-3] * 10)
+    assert ours_s == pytest.approx([0.4e-3] * 10)
+
+
+def test_long_calls_need_no_others_ahead_of_them(
+    program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock_s, calls = [0.0], [0]
+
+    def function(*_: Any, **__: Any) -> Any:
+        clock_s[0] += 0.5
+        calls[0] += 1
+        return ()
+
+    monkeypatch.setattr(timer_module, "time", SimpleNamespace(perf_counter=lambda: clock_s[0]))
+    timer = timer_module.Timer(program, example_inputs(program), host_target(), 9.0, Turns())
+    timer.apart = always_apart
+    timer.paired(function, function, 10)
+    assert calls[0] == 2 * timer_module.WARM_CALLS + 2 * 10
