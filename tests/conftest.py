@@ -28,6 +28,13 @@ APART = ("torch", "frameworks")
 MOST_NAMED = 10
 """Files that a header names one by one."""
 GOLDEN = Path(__file__).parent / "golden"
+REFERENCES = {
+    "codegen", "examples", "hlo", "schedules",
+    "test_accuracy", "test_artifact", "test_jit", "test_programs_for_devices",
+    "test_rounded_operands", "test_to_onnx", "test_training_rows",
+}  # fmt: skip
+"""Folders and files of tests where XLA computes references and what stands around kernels, or
+interprets kernels for GPUs, and is not timed."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -89,6 +96,18 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """No test reads or leaves a file in the user's cache."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture(autouse=True, scope="module")
+def quick_references(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Commands and workers that tests of these folders start compile as any user's do."""
+    if REFERENCES.isdisjoint({request.path.parent.name, request.path.stem}):
+        yield
+        return
+    from tests.support.quick_compilation import quick_compilation
+
+    with quick_compilation():
         yield
 
 

@@ -112,8 +112,10 @@ def give_workers(put: Callable[[Any, str, Any], object]) -> None:
 if __name__ == "__main__":
     from hlotune.measure.workers import worker
     from tests.support import interpreted_gpu
+    from tests.support.quick_compilation import quick_compilation
 
     interpreted_gpu.enter()
-    if sys.argv[1] == "tune":
-        raise SystemExit(interpreted_gpu.tune(sys.argv[2:]))
-    worker.main(sys.argv[1])
+    with quick_compilation():  # by XLA, which plays the device
+        if sys.argv[1] == "tune":
+            raise SystemExit(interpreted_gpu.tune(sys.argv[2:]))
+        worker.main(sys.argv[1])
