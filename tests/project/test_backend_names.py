@@ -1,11 +1,10 @@
 """What belongs to one backend, or to one kind of target, is named where it lives alone."""
 
-import ast
 from pathlib import Path
 
 import pytest
 
-from tests.support.tree import ROOMS, imports, modules
+from tests.support.tree import ROOMS, imports, modules, whole_texts
 
 KINDS_OF_TARGET = ("cpu", "gpu", "tpu")
 BACKENDS = ("llvm", "pallas")
@@ -38,20 +37,8 @@ def test_nothing_outside_of_codegen_imports_a_backend(backend: str) -> None:
 def test_kinds_of_target_are_spelled_out_with_the_targets_alone(kind: str) -> None:
     """Parts of longer texts are no names; the backend of GPUs knows what JAX calls them."""
     assert [
-        f"{file}:{node.lineno}"
+        f"{file}:{line}"
         for file in outside("schedules/targets/", "cli/", "codegen/pallas/")
-        for node in whole_texts(file)
-        if node.value == kind
+        for line, text in whole_texts(file)
+        if text == kind
     ] == []
-
-
-def whole_texts(file: Path) -> list[ast.Constant]:
-    """Constants that are no part of a formatted string."""
-    tree = ast.parse(file.read_text(encoding="utf-8"))
-    parts = {
-        id(part)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.JoinedStr)
-        for part in node.values
-    }
-    return [n for n in ast.walk(tree) if isinstance(n, ast.Constant) and id(n) not in parts]

@@ -3,8 +3,10 @@
 import ast
 import functools
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+
+from hlotune.schedules.garbage import collected_later
 
 ROOT = Path(__file__).parents[2]
 ROOMS = (
@@ -39,13 +41,31 @@ def module_name(file: Path) -> str:
     return ".".join(("hlotune", *parts)).removesuffix(".__init__")
 
 
-@functools.cache
 def imports(file: Path) -> frozenset[str]:
     """Dotted names that a file imports, in any function or branch; `from a import b` is `a.b`."""
-    names = set()
-    for node in ast.walk(ast.parse((ROOT / file).read_text(encoding="utf-8"))):
+    return _read(file)[0]
+
+
+def whole_texts(file: Path) -> tuple[tuple[int, str], ...]:
+    """Texts of a file that are no part of a formatted string, each with its line."""
+    return _read(file)[1]
+
+
+@functools.cache
+def _read(file: Path) -> tuple[frozenset[str], tuple[tuple[int, str], ...]]:
+    """What a file imports, and its texts: parsed once for all tests, and not kept as a tree."""
+    with collected_later():
+        nodes = list(ast.walk(ast.parse((ROOT / file).read_text(encoding="utf-8"))))
+    formatted = (part for x in nodes if isinstance(x, ast.JoinedStr) for part in x.values)
+    parts = {id(part) for part in formatted}
+    texts = (x for x in nodes if isinstance(x, ast.Constant) and id(x) not in parts)
+    whole = tuple((x.lineno, x.value) for x in texts if isinstance(x.value, str))
+    return frozenset(_imported(nodes)), whole
+
+
+def _imported(nodes: Sequence[ast.AST]) -> Iterator[str]:
+    for node in nodes:
         if isinstance(node, ast.Import):
-            names |= {alias.name for alias in node.names}
+            yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
-            names |= {f"{node.module}.{alias.name}" for alias in node.names}
-    return frozenset(names)
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
