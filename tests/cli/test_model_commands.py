@@ -22,6 +22,7 @@ from hlotune.search.learning.training_rows import Examples
 from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.records import export_records
 from tests.support.dot_records import EXTENTS, examples_of, recorded
+from tests.support.few_rounds import grow_few_rounds
 
 
 @pytest.fixture(scope="module")
@@ -36,8 +37,9 @@ def of(path: Path) -> list[Examples]:
 
 @pytest.fixture
 def cached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The cache is one of the test."""
+    """The cache is one of the test, and no model takes long to learn."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    grow_few_rounds(monkeypatch)
 
 
 def test_a_trained_model_says_what_it_saw_and_can_be_judged_and_exported(

@@ -65,6 +65,10 @@ def test_a_reader_that_has_left_is_no_fault(
 ) -> None:
     variables = {} if buffered else {"PYTHONUNBUFFERED": "1"}
     assert shell(command, path, "| (exec <&-; sleep 0)", **variables) in ("1\n", "0\n")
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_a_reader_that_had_left_before_is_no_fault(command: tuple[str, ...], path: str) -> None:
     read, write = os.pipe()
     os.close(read)
     words = [word.format(db=path) for word in command]

@@ -15,8 +15,8 @@ from hlotune.costmodel.metrics import spearman
 from hlotune.costmodel.pretrained import shipped
 from hlotune.costmodel.trees import GROWTH, TOGETHER, Objective, Trees
 from hlotune.schedules.features.summary import NAMES
+from tests.support.few_rounds import grow_few_rounds
 from tests.support.made_rows import kernels
-from tests.support.taught_trees import taught
 
 Floats = NDArray[np.float32]
 
@@ -131,11 +131,18 @@ def test_forests_as_one_say_the_weighted_sum_of_what_they_say() -> None:
     )
 
 
+@pytest.fixture
+def few_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    grow_few_rounds(monkeypatch)
+
+
+@pytest.mark.usefixtures("few_rounds")
 def test_offline_trees_on_both_are_the_mean_of_forests_of_equal_spreads(tmp_path: Path) -> None:
     told = kernels(900, groups=6)
-    together, alone = taught(), Trees("offline")
+    together, alone = Trees("offline"), Trees("offline")
     alone._members = TOGETHER[:1]
-    alone.fit(*told)
+    for model in (together, alone):
+        model.fit(*told)
     together.save(tmp_path / "trees.npz")
     loaded = Trees()
     loaded.load(tmp_path / "trees.npz")
@@ -146,15 +153,17 @@ def test_offline_trees_on_both_are_the_mean_of_forests_of_equal_spreads(tmp_path
     assert spreads[1] == pytest.approx(spreads[0], rel=0.2)
 
 
+@pytest.mark.usefixtures("few_rounds")
 def test_forests_that_grow_together_on_a_loaded_model_have_its_trees_once(tmp_path: Path) -> None:
-    taught().save(tmp_path / "trees.npz")
-    pupil = Trees("offline")
+    teacher, pupil = Trees("offline"), Trees("offline")
+    teacher.fit(*kernels(900, groups=6))
+    teacher.save(tmp_path / "trees.npz")
     pupil.load(tmp_path / "trees.npz")
     pupil.fit(*kernels(900, seed=5, groups=6))
-    most = rounds_of(taught()) + len(TOGETHER) * GROWTH["offline"].rounds
-    assert rounds_of(taught()) < rounds_of(pupil) <= most
+    most = rounds_of(teacher) + len(TOGETHER) * GROWTH["offline"].rounds
+    assert rounds_of(teacher) < rounds_of(pupil) <= most
     rows, scores, _ = kernels(500, seed=9)
-    quality = [spearman(scores, m.predict(rows)) for m in (taught(), pupil)]
+    quality = [spearman(scores, m.predict(rows)) for m in (teacher, pupil)]
     assert quality[1] > quality[0] - 0.02
 
 
