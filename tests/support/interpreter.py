@@ -49,7 +49,8 @@ def run(stage: Stage, memory: dict[str, Array], results: Mapping[str, Array]) ->
     """`results` counts how often each of their elements is stored."""
     shape = tuple(a.extent for a in stage.axes)
     grid, places = positions(stage, stage.axes), positions(stage, stage.parallel)
-    values = [np.broadcast_to(evaluate(e, grid, memory), shape) for e in stage.values]
+    loads = {x: load(x, grid, memory) for x in stage.loads}
+    values = [np.broadcast_to(evaluate(e, loads), shape) for e in stage.values]
     if stage.onto:
         merge_onto(stage, grid, values, memory)
         return
@@ -83,9 +84,12 @@ def merge_onto(
 
 
 def positions(stage: Stage, axes: Sequence[Axis]) -> dict[str, Array]:
-    """For every point of some axes its position along each of them, and along their digits."""
-    shape = tuple(a.extent for a in axes)
-    grid: dict[str, Array] = dict(zip((a.name for a in axes), np.indices(shape), strict=True))
+    """For every point of some axes its position along each of them, and along their digits.
+
+    Positions along one axis are one array along it, which NumPy repeats along the others.
+    """
+    along = np.indices(tuple(a.extent for a in axes), sparse=True)
+    grid: dict[str, Array] = dict(zip((a.name for a in axes), along, strict=True))
     for k, x in enumerate(stage.digits):
         is_first = not any(y.axis == x.axis for y in stage.digits[:k])
         whole = grid[x.axis] // x.below
@@ -106,7 +110,7 @@ def reduced(stage: Stage, values: Sequence[Array]) -> list[Array]:
         merged = monoid.merged(dtypes)
         for n in range(flat[0].shape[-1]):
             at_hand = [*state, *(v[..., n] for v in flat)]
-            state = [evaluate(e, {}, {}, at_hand) for e in merged]
+            state = [evaluate(e, {}, at_hand) for e in merged]
         found += state
     return found
 
@@ -119,19 +123,14 @@ def position(e: Affine, grid: Mapping[str, Array]) -> Array:
     return np.asarray(sum((c * grid[a] for a, c in e.terms), start=np.asarray(e.constant)))
 
 
-def evaluate(
-    expr: Expr,
-    grid: Mapping[str, Array],
-    memory: Mapping[str, Array],
-    given: Sequence[Array] = (),
-) -> Array:
+def evaluate(expr: Expr, loads: Mapping[Load, Array], given: Sequence[Array] = ()) -> Array:
     if isinstance(expr, Const):
         return constant(expr)
     if isinstance(expr, Load):
-        return load(expr, grid, memory)
+        return loads[expr]
     if isinstance(expr, Given):
         return given[expr.position]
-    args = [evaluate(a, grid, memory, given) for a in expr.args]
+    args = [evaluate(a, loads, given) for a in expr.args]
     assert expr.op in ("convert", "select") or len({a.dtype for a in args}) == 1, str(expr)
     result = args[0] if expr.op == "convert" else FUNCTIONS[expr.op](*args)
     return np.asarray(result).astype(numpy_dtype(expr.dtype))
@@ -155,7 +154,10 @@ def where_real(x: Load, grid: Mapping[str, Array], shape: tuple[int, ...]) -> tu
     real: Any = np.True_
     at = []
     for d, e in enumerate(x.index):
-        quotient, rest = np.divmod(position(e, grid), x.divisor(d))
-        real = real & (rest == 0) & (quotient >= 0) & (quotient < shape[d])
+        quotient = position(e, grid)
+        if (divisor := x.divisor(d)) > 1:
+            quotient, rest = np.divmod(quotient, divisor)
+            real = real & (rest == 0)
+        real = real & (quotient >= 0) & (quotient < shape[d])
         at.append(np.clip(quotient, 0, shape[d] - 1))
     return real, at
