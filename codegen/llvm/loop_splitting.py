@@ -1,8 +1,8 @@
 """Where loops are cut, so that each copy of a body has static sizes."""
 
-from bisect import bisect_right
+from bisect import bisect_left
 from collections.abc import Sequence
-from itertools import groupby
+from itertools import pairwise
 from math import ceil
 
 from hlotune.codegen.llvm.function import Function
@@ -32,13 +32,16 @@ def seams(nest: LoopNest, s: StageNest, k: int, span: Span) -> list[int]:
     return [x.first for x in pieces(nest, s, k)]
 
 
-def runs(positions: Sequence[int], special: Sequence[int], cuts: Sequence[int]) -> list[list[int]]:
-    """Positions that are one loop each, in order; those written apart stand alone."""
-    apart, found = set(special), list[list[int]]()
-    piece = {p: p if p in apart else -1 - bisect_right(cuts, p) for p in positions}
-    for _, run in groupby(positions, key=piece.__getitem__):
-        found.append(list(run))
-    return found
+def runs(positions: range, special: Sequence[int], cuts: Sequence[int]) -> list[range]:
+    """Positions that are one loop each, in order; those written apart stand alone.
+
+    A loop may have millions of positions, which are not gone through.
+    """
+    apart = [positions.index(p) for p in special if p in positions]
+    after = (k + 1 for k in apart)
+    cut = (bisect_left(positions, c) for c in cuts)
+    bounds = sorted({0, *apart, *after, *cut, len(positions)})
+    return [positions[begin:end] for begin, end in pairwise(bounds)]
 
 
 def is_static_inside(s: StageNest, k: int) -> bool:
