@@ -12,7 +12,7 @@ from hlotune.hlo.oracle.boxes import assemble, extents, slabs
 from hlotune.hlo.oracle.convolution import Convolution
 from hlotune.hlo.oracle.products import Products, factor
 from hlotune.hlo.oracle.request import Request
-from hlotune.hlo.oracle.tiles import amplified
+from hlotune.hlo.oracle.tiles import Worth, amplified
 
 SLAB_ELEMENTS = 1 << 22
 """How many elements of an operand are looked at together."""
@@ -73,14 +73,12 @@ def convolution(request: Request) -> tuple[Bounded, ...]:
     return (Convolution(request).evaluate(),)
 
 
-def in_tiles(request: Request, sums: Bounded, outputs: int) -> Bounded:
+def in_tiles(request: Request, sums: Bounded, outputs: int, worth: Worth) -> Bounded:
     """What a convolution gives that is computed in tiles of so many outputs an axis.
 
     `sums` is what it gives tap by tap: the value is the same, the bound is wider.
     """
     c = Convolution(request)
-    wider = amplified(c, outputs)
-    if wider is None:
-        return sums
+    wider = amplified(c, outputs, worth)
     known = np.where(np.isnan(wider), UNKNOWN, wider)  # infinities among what is transformed
     return replace(sums, bound=np.maximum(sums.bound, c.arranged(known)))

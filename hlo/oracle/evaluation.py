@@ -16,12 +16,14 @@ from hlotune.hlo.oracle.bounded import UNKNOWN, Bounded, received
 from hlotune.hlo.oracle.boxes import Box, elements, slices, whole
 from hlotune.hlo.oracle.comparison import Reference, reference
 from hlotune.hlo.oracle.contraction import convolution, dot_general, in_tiles
+from hlotune.hlo.oracle.convolution import Convolution
 from hlotune.hlo.oracle.cumulative import accumulated
 from hlotune.hlo.oracle.indexed import INDEXED
 from hlotune.hlo.oracle.movement import MOVEMENT
 from hlotune.hlo.oracle.pace import Pace
 from hlotune.hlo.oracle.regions import regions_to_check
 from hlotune.hlo.oracle.request import OutOfTime, Request, Rule, unsupported
+from hlotune.hlo.oracle.tiles import Worth, worth_of
 from hlotune.hlo.oracle.window import captured, reduce, reduce_window, select_and_scatter
 from hlotune.hlo.to_compute.cumulative import cumulative
 
@@ -30,6 +32,8 @@ SMALL_ELEMENTS = 4096
 """Intermediate values up to this size are evaluated whole, once."""
 MEMORY_BYTES = 256 << 20
 """Intermediate boxes that are kept for a second use."""
+MOST_WEIGHTS = 1 << 22
+"""Up to so many weights of a convolution all boxes share what bounds of tiles need: 64 MiB."""
 LONG_GRAPH = 200
 """Above as many operations a graph is evaluated whole: walking back would recurse too deep."""
 
@@ -282,6 +286,7 @@ class OracleInTiles(Oracle):
         super().__init__(plain.graph, list(plain.arguments.values()))
         self.plain, self.outputs = plain, outputs
         self.wider = _behind_convolutions(plain.graph)
+        self.worth: dict[int, Worth | None] = {}
 
     def _cut(self, result: int, box: Box) -> Reference:
         return self.plain.region(result, box)
@@ -294,7 +299,23 @@ class OracleInTiles(Oracle):
             return super()._applied(op, box)
         same = self.wider.isdisjoint(op.operands)
         (sums,) = self.plain.results(op, box) if same else super()._applied(op, box)
-        return (in_tiles(Request(self.graph, op, box, self.value), sums, self.outputs),)
+        request = Request(self.graph, op, box, self.value)
+        worth = self._worth(request)
+        return (sums if worth is None else in_tiles(request, sums, self.outputs, worth),)
+
+    def _worth(self, request: Request) -> Worth | None:
+        """What roundings behind the weights are worth: of all features once, as boxes share them;
+        of large weights those of the box.
+        """
+        if request.type(1).elements > MOST_WEIGHTS:
+            return worth_of(Convolution(request), self.outputs)
+        (result,) = request.op.results
+        if result not in self.worth:
+            box, feature = list(request.box), request.number("output_feature_dimension")
+            box[feature] = 0, request.result.shape[feature]
+            whole_of = Convolution(request.within(tuple(box)))
+            self.worth[result] = worth_of(whole_of, self.outputs)
+        return self.worth[result]
 
 
 def _behind_convolutions(graph: Graph) -> set[int]:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import product
-from math import ceil, sqrt
+from math import ceil, prod, sqrt
 from typing import Any
 
 import numpy as np
@@ -53,11 +53,22 @@ class Line:
         return slice(self.first + self.step * self.low - start, None, self.step)
 
 
-def amplified(c: Convolution, m: int) -> Array | None:
-    """Bound by (group, batch, spatial..., feature) of F(m, 3) along the axes that it takes.
+@dataclass(frozen=True, slots=True)
+class Worth:
+    """What a unit of rounding is worth behind the taps of some features of a convolution."""
 
-    None where it can take none.
-    """
+    features: tuple[int, int]
+    parts: tuple[Array, ...]
+    """For each part of the window that is summed, (points..., channels, feature)."""
+
+    def of(self, features: tuple[int, int]) -> Sequence[Array]:
+        """Those of fewer features."""
+        low, high = (f - self.features[0] for f in features)
+        return [part[..., low:high] for part in self.parts]
+
+
+def worth_of(c: Convolution, m: int) -> Worth | None:
+    """None where F(m, 3) can take no axis of a convolution."""
     axes = steps_of(c)
     is_empty = not c.channels or 0 in c.request.shape
     if not any(axes) or is_empty or c.request.result.dtype not in ("f32", "f64"):
@@ -67,9 +78,15 @@ def amplified(c: Convolution, m: int) -> Array | None:
     taps = weights.reshape(*c.window, *weights.shape[-2:])
     places, tiled = _places(c, axes), [d for d, steps in enumerate(axes) if steps]
     roundings = c.channels * len(places) + 2 * len(tiled) * inputs(m)
-    worth = [_worth(taps[at], tiled, m, roundings) for at in places]
+    return Worth(c.features, tuple(_worth(taps[at], tiled, m, roundings) for at in places))
+
+
+def amplified(c: Convolution, m: int, known: Worth) -> Array:
+    """Bound by (group, batch, spatial..., feature) of F(m, 3) along the axes that it takes."""
+    axes, worth = steps_of(c), known.of(c.features)
+    places = _places(c, axes)
     extents = [high - low for low, high in (c.batch, *c.spatial)]
-    bound: Array = np.zeros((*extents, taps.shape[-1]), dtype=taps.dtype)
+    bound: Array = np.zeros((*extents, worth[0].shape[-1]), dtype=worth[0].dtype)
     for lines in product(*(_lines(*box, n) for box, n in zip(c.spatial, axes, strict=True))):
         found = sum(_sums(c, lines, m, at, w) for at, w in zip(places, worth, strict=True))
         where = (x.within(low) for x, (low, _) in zip(lines, c.spatial, strict=True))
@@ -192,8 +209,10 @@ def _outputs(x: Array, axis: int, rows: Array) -> Array:
 
 
 def _along(x: Array, axis: int, rows: Array) -> Array:
-    """A matrix applied along an axis."""
-    return np.moveaxis(np.tensordot(rows, x, (1, axis)), 0, axis)
+    """A matrix applied along an axis, where the elements lie."""
+    ahead, behind = prod(x.shape[:axis]), prod(x.shape[axis + 1 :])
+    found: Array = np.matmul(rows, x.reshape(ahead, x.shape[axis], behind))
+    return found.reshape(*x.shape[:axis], len(rows), *x.shape[axis + 1 :])
 
 
 @cache

@@ -54,8 +54,12 @@ LONG_TERMS = 1 << 14
 small box as for a larger one."""
 
 FEW_BOXES, FEWEST_BOXES = 6, 3
-"""Boxes of results that are long sums: of the first sets of results of which weighed sums do not
-compare all elements, and of other sets and results."""
+"""Boxes of further sets, and of results of which weighed sums compare all elements.  Of long sums
+so few are of the first sets of other results, and even fewer of these: to evaluate a box takes
+milliseconds however small it is."""
+
+WHOLE_RATHER = 4
+"""A result up to so many times as large as what a further set compares of it is one box."""
 
 LEAST_ELEMENTS = 1 << 12
 """A result's share of the elements, at least."""
@@ -281,12 +285,22 @@ class References:
         shared = dict[tuple[int, ...], list[Box]]()
         open_shapes = {t.shape for result, t in enumerate(types) if result not in known}
         for result, tensor in enumerate(types):
-            few = FEW_BOXES if tensor.shape in open_shapes and not further else FEWEST_BOXES
-            boxes = few if self._terms >= LONG_TERMS else None
-            found = shared.get(tensor.shape) or oracle.regions_to_check(result, rng, most, boxes)
+            is_whole = further and tensor.elements <= WHOLE_RATHER * most
+            each = tensor.elements if is_whole else most
+            boxes = self._most_boxes(is_first=tensor.shape in open_shapes and not further)
+            found = shared.get(tensor.shape) or oracle.regions_to_check(result, rng, each, boxes)
             if self._terms >= SHARED_TERMS:
                 shared[tensor.shape] = found
             yield from ((result, box) for box in found)
+
+    def _most_boxes(self, *, is_first: bool) -> int | None:
+        """None for as many as reach all corners and borders: of the first sets of a result of which
+        not all elements are compared otherwise.
+        """
+        is_long = self._terms >= LONG_TERMS
+        if is_first:
+            return FEW_BOXES if is_long else None
+        return FEWEST_BOXES if is_long else FEW_BOXES
 
     def forget(self) -> None:
         """The oracles; cases stay."""

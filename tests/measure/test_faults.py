@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from hlotune.codegen.built import Built
+from hlotune.hlo.kernel import Kernel
 from hlotune.measure.machine.targets import host_target
 from hlotune.measure.trial import Failure
 from hlotune.measure.verification.references import References
@@ -256,14 +257,22 @@ def test_one_lost_term_shows_where_sums_have_few(worker: Channel) -> None:
     assert "few inputs" in found.message
 
 
+def unweighed(kernel: Kernel) -> References:
+    """References as of a kernel whose sums nobody can weigh: there are boxes alone."""
+    references = References(kernel)
+    references.__dict__["_ways"] = {}
+    return references
+
+
 @pytest.fixture(scope="module")
 def unseen_task() -> int:
     """A task of the kernel `many` inside its result, of which no box has an element."""
     case, _ = base("many")
-    seen, references = np.zeros(512 * 256, bool), References(case.kernel)
-    for kind in ("integers", "normal"):
-        for together in references.case(kind).together:
-            seen[together.places] = True
+    seen = np.zeros(512 * 256, bool)
+    for references in (References(case.kernel), unweighed(case.kernel)):
+        for kind in ("integers", "normal"):
+            for together in references.case(kind).together:
+                seen[together.places] = True
     tiles = np.flatnonzero(~seen.reshape(256, 2, 64, 4).any(axis=(1, 3)))
     task = int(tiles[len(tiles) // 2])
     assert 0 < task // 64 < 255 and 0 < task % 64 < 63, "no tile inside"
@@ -274,9 +283,7 @@ def test_a_tile_of_integers_that_is_not_stored_shows_where_nothing_is_compared(
     unseen_task: int,
 ) -> None:
     case, built = planted(Fault("many", text=not_stored(unseen_task)))
-    references = References(case.kernel)
-    references.__dict__["_ways"] = {}  # as of a kernel whose sums nobody can weigh
-    found = verify(case.kernel, built, references=references)
+    found = verify(case.kernel, built, references=unweighed(case.kernel))
     assert isinstance(found, Failure), "the fault was not found"
     assert "result 0 to be written with a number, got 8 of 131072 unwritten" in found.message
 

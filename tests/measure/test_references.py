@@ -15,10 +15,12 @@ from hlotune.measure.verification.inputs import MOST_SUBNORMAL, InputKind
 from hlotune.measure.verification.references import (
     FEW_BOXES,
     FEWEST_BOXES,
+    FURTHER_ELEMENTS,
     FURTHER_PRODUCTS,
     LEAST_ELEMENTS,
     MOST_ELEMENTS,
     MOST_PRODUCTS,
+    WHOLE_RATHER,
     References,
     Shelf,
     Tried,
@@ -88,6 +90,15 @@ def test_of_results_whose_elements_are_all_compared_otherwise_there_are_the_fewe
     assert found.case("integers").sums
     for kind in ("integers", "normal"):
         assert len(found.case(kind).expected) == FEWEST_BOXES
+
+
+def test_a_further_set_is_compared_in_few_boxes_and_a_small_result_whole() -> None:
+    further = References(Kernel(TEXT)).case("normal", 1)
+    assert 3 <= len(further.expected) <= FEW_BOXES
+    side = 250
+    assert FURTHER_ELEMENTS < side * side <= WHOLE_RATHER * FURTHER_ELEMENTS
+    (whole,) = References(Kernel(TEXT.replace(str(SIZE), str(side)))).case("normal", 1).expected
+    assert whole.reference.value.shape == (side, side)
 
 
 def test_the_worst_element_of_all_boxes_is_the_worst_together() -> None:

@@ -11,7 +11,7 @@ from jax import lax
 
 from hlotune.codegen.build import build
 from hlotune.hlo.canonical import graph_of
-from hlotune.hlo.oracle import Oracle, OracleInTiles, boxes
+from hlotune.hlo.oracle import Oracle, OracleInTiles, boxes, evaluation
 from hlotune.hlo.oracle.convolution import Convolution
 from hlotune.hlo.oracle.request import Request
 from hlotune.hlo.oracle.tiles import steps_of
@@ -114,6 +114,18 @@ def test_the_bound_of_a_part_is_that_part_of_the_whole_bound(
     part, full = (oracle.region(0, at).bound for oracle, at in asked)
     assert part is not None and full is not None
     np.testing.assert_allclose(part, full[boxes.slices(box)], rtol=1e-5)
+
+
+def test_bounds_of_large_weights_are_those_of_small_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What bounds need of small weights is made once for all boxes, of large ones for each."""
+    case = strided((40, 3, 1, 1, 1, 1), (40, 3, 1, 1, 1, 1), channels=4)
+    graph, values = graph_of(case.kernel), References(case.kernel).case("normal").values
+    box = ((0, 1), (2, 30), (5, 40), (3, 7))
+    shared = OracleInTiles(Oracle(graph, values), 4).region(0, box).bound
+    monkeypatch.setattr(evaluation, "MOST_WEIGHTS", 0)
+    alone = OracleInTiles(Oracle(graph, values), 4).region(0, box).bound
+    assert shared is not None and alone is not None
+    np.testing.assert_allclose(shared, alone, rtol=1e-6)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS[:3])
