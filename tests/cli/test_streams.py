@@ -13,7 +13,6 @@ from tests.support.tree import ROOT
 COMMANDS = (
     ("report", "model", "--database", "{db}"),
     ("report", "model", "--json", "--database", "{db}"),
-    ("db", "ls", "--database", "{db}"),
     ("db", "stats", "--database", "{db}"),
     ("--help",),
 )
