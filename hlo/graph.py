@@ -8,6 +8,7 @@ Graph of its own whose ops may refer to outer values only through `captures`.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from math import prod
 
 import numpy as np
@@ -109,6 +110,7 @@ def needed(graph: Graph, results: Sequence[int]) -> Graph:
     return replace(graph, arguments=arguments, ops=tuple(ops[::-1]), results=tuple(results))
 
 
+@cache
 def numpy_dtype(dtype: str) -> np.dtype[np.generic]:
     """NumPy's type for an element type; `i1` is bool, `bf16` and others come from ml_dtypes."""
     import ml_dtypes
