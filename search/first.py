@@ -25,7 +25,7 @@ from hlotune.search.finals.quick import liked
 from hlotune.search.finals.whole_program import WholeProgram
 from hlotune.search.progress import Event, Finalising, KernelSkipped, Progress, Started, silent
 from hlotune.search.result import KernelResult, TuneResult, with_final
-from hlotune.search.tasks import Task, tasks
+from hlotune.search.tasks import Task, other_forms, task_of, tasks
 from hlotune.search.tune import Choices, begun_run, begun_workers, started
 from hlotune.tuning_logs.database import Database, conditions
 from hlotune.tuning_logs.finals import Final
@@ -33,6 +33,9 @@ from hlotune.tuning_logs.open_database import chosen
 
 CANDIDATES = 1
 """So many candidates of each kernel are taken: those that the model likes best."""
+WORTH_OTHERS = 0.02
+"""The share of the time of all kernels from which on one that keeps its default is tried in smaller
+groups: each of these is checked and compared too."""
 WHOLE_S = 3.0
 """The seconds for timing the whole program beside the default, and for the oracle."""
 FORMS_S = 6.0
@@ -80,6 +83,8 @@ def first(
                 choices.progress(KernelSkipped(label=skip.label, reason=skip.reason))
             with records.keeping(run, choices.progress):
                 kernels = _compared(found, run, records, choices, builder, runner)
+                others = _others(found, kernels, choices)
+                kernels += _compared(others, run, records, choices, builder, runner)
                 result = TuneResult(
                     program_name=program.name, database=records.path, run=run, kernels=kernels,
                     trials=sum(k.trials for k in kernels), known_trials=0, wall_s=0.0,
@@ -118,6 +123,8 @@ def _compared(
     runner: ProcessRunner,
 ) -> tuple[KernelResult, ...]:
     """The result of each kernel; those of most work are compared first."""
+    if not found:
+        return ()
     wanted = [_candidates(task, choices) for task in found]
     builts = iter(builder.build([c for those in wanted for c in those]))
     objects = [[(c, next(builts)) for c in those] for those in wanted]
@@ -132,6 +139,30 @@ def _compared(
             reason = reason_alone(error)
             choices.progress(KernelSkipped(label=found[n].label, reason=reason))
     return tuple(results[n] for n in sorted(results))
+
+
+def _others(found: Sequence[Task], kernels: Sequence[KernelResult], choices: Choices) -> list[Task]:
+    """Other forms of the kernels that keep their defaults: a smaller group of the same operations
+    may be faster where the largest is not.
+    """
+    results = {k.key: k for k in kernels}
+    all_s = sum(k.weight * k.default_s for k in kernels)
+    losing = [t for t in found if _asks_for_others(results.get(t.kernel.key), all_s)]
+    others: list[Task] = []
+    for site in other_forms(losing, {t.kernel for t in found}):
+        try:
+            others.append(task_of(site, choices.target, choices.numerics))
+        except Exception as error:
+            choices.progress(KernelSkipped(label=site.label, reason=reason_alone(error)))
+    return others
+
+
+def _asks_for_others(result: KernelResult | None, all_s: float) -> bool:
+    """Whether a kernel keeps its default, for which nobody knows that it takes little of the time
+    of all kernels."""
+    if result is None or result.schedule is None:
+        return True
+    return not result.won and result.weight * result.default_s >= WORTH_OTHERS * all_s
 
 
 def _candidates(task: Task, choices: Choices) -> list[Candidate]:

@@ -28,7 +28,7 @@ from hlotune.search.finals.quick import Quick
 from hlotune.search.progress import Event, KernelSkipped, KernelStopped, Progress, Started
 from hlotune.search.result import TuneResult, kernel_result
 from hlotune.search.searchers.searcher import Make
-from hlotune.search.tasks import Skipped, Task, task_of
+from hlotune.search.tasks import Skipped, Task, other_forms, task_of
 from hlotune.search.tuner import Builder, Experience
 from hlotune.tuning_logs.database import Conditions, Database
 from hlotune.tuning_logs.finals import Final, Whole
@@ -307,11 +307,9 @@ class Session:
         losing.sort(key=lambda c: -c.default_s * c.task.weight)
         known = {c.task.kernel for c in contests}
         found: list[Contest] = []
-        for site in (site for c in losing for site in c.task.rivals):
-            late = self.passed_s > RIVALS_UNTIL * (self.limits.seconds or inf)
-            if site.kernel in known or late:
-                continue
-            known.add(site.kernel)
+        for site in other_forms([c.task for c in losing], known):
+            if self.passed_s > RIVALS_UNTIL * (self.limits.seconds or inf):
+                break
             try:
                 task = task_of(site, self.target, self.numerics)
             except Exception as error:

@@ -141,6 +141,20 @@ def _by_operation(
     return found
 
 
+def other_forms(losing: Sequence[Task], known: set[Kernel]) -> Iterator[Site]:
+    """A site of each other form of kernels that are no faster than their defaults; those in `known`
+    are left out.  Its weight is that of all sites of its kernel.
+    """
+    sites = {id(site): site for task in losing for site in task.rivals}.values()
+    weights: dict[Kernel, float] = {}
+    for site in sites:
+        weights[site.kernel] = weights.get(site.kernel, 0.0) + site.weight
+    first = {site.kernel: site for site in reversed(sites)}
+    for kernel, weight in weights.items():
+        if kernel not in known:
+            yield replace(first[kernel], weight=weight)
+
+
 def task_of(site: Site, target: Target, numerics: Numerics) -> Task:
     """The task of one site.  Raises UnsupportedKernel where it has no compute or no space."""
     graph = graph_of(site.kernel)

@@ -11,8 +11,8 @@ from hlotune.hlo.canonical import graph_of
 from hlotune.hlo.frontends.program import argument, load
 from hlotune.hlo.sites.sites import sites
 from hlotune.hlo.to_compute.assemble import compute_of
-from hlotune.measure.machine.targets import TARGETS
-from hlotune.search.tasks import tasks, tiny
+from hlotune.measure.machine.targets import TARGETS, host_target
+from hlotune.search.tasks import other_forms, tasks, tiny
 
 WORDS, WIDTH = 50_000, 768
 
@@ -62,3 +62,18 @@ def test_a_task_knows_what_it_moves_and_what_it_holds() -> None:
     program = load(looked_up, table(), argument("i32[4096]"))
     (task,), _ = tasks(sites(program), TARGETS["x86-64"])
     assert task.moved_bytes < task.bytes == (WORDS + 4096) * WIDTH * 4 + 4096 * 4
+
+
+def test_another_form_of_a_kernel_counts_as_often_as_it_runs() -> None:
+    def two_layers(x: jax.Array, w: jax.Array, b: jax.Array, v: jax.Array) -> jax.Array:
+        for _ in range(2):
+            x = jnp.tanh(x @ w + b) @ v
+        return x
+
+    types = "f32[64,300]", "f32[300,400]", "f32[400]", "f32[400,300]"
+    found, _ = tasks(sites(load(two_layers, argument_types=types)), host_target())
+    others = list(other_forms(found, {task.kernel for task in found}))
+    weights = {site.label: site.weight for site in others}
+    assert len(weights) == len(others)
+    assert weights == {"dot 64x300x400": 2, "bias+tanh 64x400": 2}
+    assert not list(other_forms(found, {site.kernel for site in others}))
