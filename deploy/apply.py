@@ -30,14 +30,20 @@ from hlotune.schedules.numerics import Numerics
 from hlotune.schedules.steps.schedule import DEFAULT, Schedule
 from hlotune.schedules.targets.target import Target
 from hlotune.tuning_logs.database import Conditions, Database, conditions
-from hlotune.tuning_logs.decisions import Decision, decision, elsewhere, tuned_with
+from hlotune.tuning_logs.decisions import (
+    TOGETHER,
+    Decision,
+    decision,
+    elsewhere,
+    tuned_with,
+    was_together,
+)
 from hlotune.tuning_logs.finals import Final, Paired
 from hlotune.tuning_logs.open_database import chosen
 
 __all__ = ["Explanation", "TunedFunction", "apply", "freeze"]
 
 LOG = logging.getLogger("hlotune.apply")
-TOGETHER: Literal["tuned together"] = "tuned together"
 Status = Literal["tuned", "kept default", "no record", "failed", "covered"]
 
 
@@ -214,7 +220,7 @@ def _decisions(
     with chosen(database, create=False) as records:
         decide = partial(decision, records, numerics=numerics, **under)
         decided = {key: decide(key) for key in dict.fromkeys(site.kernel.key for site in found)}
-        together = [k for k, d in decided.items() if d.final and d.final.outcome == TOGETHER]
+        together = [key for key in decided if was_together(records, key, under)]
         return decided | {key: decide(key, program=program.key) for key in together}
 
 

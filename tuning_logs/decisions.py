@@ -11,10 +11,11 @@ from hlotune.schedules.numerics import NUMERICS, Numerics
 from hlotune.schedules.steps.schedule import DEFAULT, Schedule
 from hlotune.tuning_logs import rows
 from hlotune.tuning_logs.database import UNDER, Conditions, Database
-from hlotune.tuning_logs.finals import Final, Paired
+from hlotune.tuning_logs.finals import Final, Outcome, Paired
 from hlotune.tuning_logs.rows import Row
 from hlotune.tuning_logs.toolchains import with_other_flags, with_other_jaxlib
 
+TOGETHER: Outcome = "tuned together"
 HURRIED = 0.5
 """A comparison with at most this share of the pairs of another was made in a hurry beside it."""
 
@@ -67,7 +68,8 @@ def decision(
     taken back, what stricter runs found since then decides.
 
     `program` is the key of the program that the kernel is for: a schedule that was tuned together
-    with others is for the program of its run alone.
+    with others is for the program of its run alone, and stays there whatever runs of other programs
+    find of the kernel alone.
     """
     found = _finals(database, kernel_key, under)
     if decided := _compared(database, found, numerics, program):
@@ -108,7 +110,15 @@ def _compared(
     kept = "kept default"
     usable = [row for row in found if row["decision"] == kept or _rank(row["numerics"]) <= rank]
     readable = _readable(database, usable)
+    own = [verdict for verdict in readable if program is not None and verdict.program == program]
+    if own and (decides := _deciding(own, rank)).final.outcome == TOGETHER:
+        return _decided(decides, program)
     return _decided(_deciding(readable, rank), program) if readable else None
+
+
+def was_together(database: Database, kernel_key: str, under: Conditions) -> bool:
+    """Whether a schedule of a kernel stands that was tuned together with others of some program."""
+    return any(row["decision"] == TOGETHER for row in _finals(database, kernel_key, under))
 
 
 def tuned_with(jaxlib: str) -> str:
@@ -181,7 +191,7 @@ def _decided(verdict: _Verdict, program: str | None) -> Decision:
     schedule = DEFAULT
     if final.withdrawn:
         reason = f"kept default: {final.withdrawn}"
-    elif final.outcome == "tuned together" and verdict.program != program:
+    elif final.outcome == TOGETHER and verdict.program != program:
         reason = (
             f"kept default: tuned together with the other kernels of one program, alone {ratio}"
         )

@@ -13,15 +13,26 @@ from hlotune.measure.timing.comparison import Comparison
 from hlotune.measure.trial import Candidate, Failure, Measurement
 from hlotune.schedules.errors import WrongResult
 from hlotune.schedules.steps.schedule import XLA
+from hlotune.search.budget.budget import Limits
 from hlotune.search.finals.closing import Closing
 from hlotune.search.finals.forms import FEW
 from hlotune.search.progress import Event, FormTried, KernelSkipped
 from hlotune.search.result import TuneResult
 from hlotune.search.tasks import Task
 from hlotune.tuning_logs.database import Database
-from hlotune.tuning_logs.decisions import decision
+from hlotune.tuning_logs.decisions import decision, own_final, was_together
 from hlotune.tuning_logs.finals import Paired, Whole
-from tests.support.sessions import PROGRAM, UNDER, WHOLE, FakeDevice, FakeProgram, run, task, two
+from tests.support.sessions import (
+    PROGRAM,
+    UNDER,
+    WHOLE,
+    FakeDevice,
+    FakeProgram,
+    run,
+    started,
+    task,
+    two,
+)
 
 SLOWER = replace(
     WHOLE,
@@ -121,6 +132,22 @@ def test_what_was_tuned_together_is_for_that_program_alone(database: Database) -
     assert conv != XLA and dense == XLA
     reason = decision(database, result.kernels[1].key, **UNDER).reason
     assert reason.startswith("kept default: tuned together with the other kernels of one program")
+
+
+@pytest.mark.parametrize("key", [PROGRAM.key, "another program"])
+def test_what_was_tuned_together_stays_in_its_program_until_a_run_of_that_says_otherwise(
+    database: Database, key: str
+) -> None:
+    result = ended(database, SLOWER, always)
+    dense = result.kernels[1]
+    stands = own_final(database, result.run, dense.key)
+    assert stands is not None and was_together(database, dense.key, UNDER)
+    slower = replace(stands.paired, speedup=0.5, low=0.45, high=0.55)
+    found = replace(stands, outcome="kept default", paired=slower)
+    later = started(database, two(), Limits(trials=1), seed=1, program=replace(PROGRAM, key=key))
+    database.record_final(later, database.kernel(dense.key), found)
+    is_kept = algorithms(database, result, PROGRAM.key)[1] != XLA
+    assert is_kept == (key != PROGRAM.key)
 
 
 def test_everything_is_left_to_the_default_where_the_program_is_slower_with_all_too(

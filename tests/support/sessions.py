@@ -260,7 +260,13 @@ def agreed(errors: Mapping[str, float], tasks: Sequence[Task], kernel: Kernel) -
     return Agreement(errors[label], 0.01) if label in errors else None
 
 
-def started(database: Database, tasks: Sequence[Task], limits: Limits, seed: int) -> str:
+def started(
+    database: Database,
+    tasks: Sequence[Task],
+    limits: Limits,
+    seed: int,
+    program: Identity = PROGRAM,
+) -> str:
     """The id of a new run, with options as `tune run` has them."""
     options = {
         "searcher": "annealing",
@@ -270,7 +276,7 @@ def started(database: Database, tasks: Sequence[Task], limits: Limits, seed: int
         "budget_s": limits.seconds,
     }
     return database.start_run(
-        PROGRAM,
+        program,
         TARGET,
         TOOLS,
         sites=map(place, tasks),
