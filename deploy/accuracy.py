@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hlotune.deploy.coarsest import coarsest
 from hlotune.deploy.flat_calls import called
 from hlotune.deploy.inputs import Inputs, example_inputs, results_of
 from hlotune.deploy.plain_values import apart, finite, lost
@@ -234,8 +235,11 @@ class Judge:
     def _against_default(
         self, k: int, kind: TensorType, got: Array, numerics: Numerics
     ) -> Accuracy:
-        found = apart(self.default[k], got)
-        most = allowed(kind.dtype, 0.0, numerics) * np.sqrt(len(self.program.graph.ops))
+        """Both round on the way, maybe to a coarser type than the result's."""
+        found, graph = apart(self.default[k], got), self.program.graph
+        rounding_error = coarsest(needed(graph, [graph.results[k]]), EPS)
+        grown = allowed(kind.dtype, rounding_error, numerics) * np.sqrt(len(graph.ops))
+        most = min(MOST_ERROR, grown)
         why = f"relative error {found.error:.3g} to the default's result"
         wrong = why if found.error > most else None
         return self._accuracy(k, found.compared, None, found.error, wrong)

@@ -1,6 +1,7 @@
 """Whether a tuned program is right, on which inputs, and what is said where nobody can tell."""
 
 import functools
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from hlotune.deploy.inputs import SCALES, example_inputs, random_inputs, tame_in
 from hlotune.deploy.plain_values import BLOCK, Apart, apart, lost
 from hlotune.hlo.calling.callable import jitted
 from hlotune.hlo.frontends.program import Program, load
+from hlotune.hlo.oracle import Gap
 from hlotune.schedules.errors import ProgramError
 from tests.support.applied import normal
 
@@ -166,6 +168,38 @@ def test_what_the_oracle_has_no_time_for_is_held_against_the_default_and_said_to
     assert (same.default_error, same.wrong) == (None, None)
     assert same.unchecked == "the oracle did not get through the program in 0.2 s"
     assert other.wrong is not None
+
+
+def in_bf16(x: jax.Array) -> jax.Array:
+    y = jnp.tanh(x.astype(jnp.bfloat16) @ jnp.ones((8, 8), jnp.bfloat16))
+    return y.sum(0).astype(jnp.float32)
+
+
+def from_a_table_of_bf16(x: jax.Array) -> jax.Array:
+    table = jnp.arange(64, dtype=jnp.bfloat16).reshape(8, 8)
+    rows = table[jnp.argsort(x[0])]
+    return jnp.tanh(x) @ rows.astype(jnp.float32)
+
+
+@pytest.mark.parametrize(
+    ("function", "off", "is_wrong"),
+    [
+        (in_bf16, 1e-2, False),
+        (in_bf16, 0.2, True),
+        (from_a_table_of_bf16, 1e-2, True),
+        (from_a_table_of_bf16, 1e-6, False),
+    ],
+)
+def test_without_the_oracle_a_result_may_be_off_as_its_program_rounds(
+    function: Callable[[jax.Array], jax.Array], off: float, is_wrong: bool
+) -> None:
+    program = load(function, normal(8, 8))
+    default = jitted(program)
+    asked = Judge.of(program, default, example_inputs(program))
+    judge = replace(asked, references=(Gap("no time"),))
+    (found,) = judge.judge(lambda x: ((1 + off) * np.asarray(default(x)),), "standard")
+    assert found.default_error is None
+    assert (found.wrong is not None) is is_wrong
 
 
 def test_a_default_that_does_not_agree_with_the_reference_is_said_to() -> None:
