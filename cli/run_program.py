@@ -10,7 +10,6 @@ from hlotune.cli.loading import load_program
 from hlotune.cli.outcome import end
 from hlotune.cli.printing import print_notes, say
 from hlotune.measure.machine.suspend_clock import Pulse, beating
-from hlotune.measure.workers.early_start import workers_ahead
 from hlotune.schedules.numerics import Numerics
 
 if TYPE_CHECKING:
@@ -60,6 +59,8 @@ class Request:
 
 def run_program(request: Request) -> None:
     """Tunes one program, prints its report, and ends as `end` says."""
+    from hlotune.measure.workers.early_start import workers_ahead
+
     with beating() as pulse, workers_ahead():
         loaded = load_program(request.program, request.types, request.sizes, request.loops)
         print_notes(loaded.remarks, file=sys.stderr)

@@ -146,7 +146,7 @@ def test_a_run_for_which_nobody_named_a_database_says_where_its_records_are(
     place = tmp_path / "tuning.db"
     result = SimpleNamespace(database=place, run="0123")
     monkeypatch.setenv("HLOTUNE_DB", str(place))
-    monkeypatch.setattr(run_program, "workers_ahead", nullcontext)
+    monkeypatch.setattr("hlotune.measure.workers.early_start.workers_ahead", nullcontext)
     monkeypatch.setattr(run_program, "load_program", lambda *_: SimpleNamespace(remarks=()))
     monkeypatch.setattr(run_program, "tuned", lambda *_: result)
     monkeypatch.setattr(run_program, "end", lambda *_: None)
