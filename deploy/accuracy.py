@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hlotune.deploy.coarsest import coarsest
 from hlotune.deploy.flat_calls import called
 from hlotune.deploy.inputs import Inputs, example_inputs, results_of
 from hlotune.deploy.plain_values import apart, finite, lost
+from hlotune.deploy.roundings import roundings
 from hlotune.hlo.calling.callable import jitted
 from hlotune.hlo.frontends.program import Program
 from hlotune.hlo.graph import Graph, Op, TensorType, needed
@@ -237,9 +237,9 @@ class Judge:
     ) -> Accuracy:
         """Both round on the way, maybe to a coarser type than the result's."""
         found, graph = apart(self.default[k], got), self.program.graph
-        rounding_error = coarsest(needed(graph, [graph.results[k]]), EPS)
-        grown = allowed(kind.dtype, rounding_error, numerics) * np.sqrt(len(graph.ops))
-        most = min(MOST_ERROR, grown)
+        alike = allowed(kind.dtype, 0.0, numerics) * np.sqrt(len(graph.ops))
+        rounded = roundings(needed(graph, [graph.results[k]]), EPS)
+        most = min(MOST_ERROR, max(alike, allowed(kind.dtype, rounded, numerics)))
         why = f"relative error {found.error:.3g} to the default's result"
         wrong = why if found.error > most else None
         return self._accuracy(k, found.compared, None, found.error, wrong)

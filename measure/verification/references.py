@@ -54,9 +54,9 @@ LONG_TERMS = 1 << 14
 small box as for a larger one."""
 
 FEW_BOXES, FEWEST_BOXES = 6, 3
-"""Boxes of further sets, and of results of which weighed sums compare all elements.  Of long sums
-so few are of the first sets of other results, and even fewer of these: to evaluate a box takes
-milliseconds however small it is."""
+"""A box takes milliseconds however small it is.  So a further set has six, but for that of extreme
+values, which reaches all corners and borders as the first sets do.  Of long sums the first sets
+have six, where sums do not compare all elements, and all others three."""
 
 WHOLE_RATHER = 4
 """A result up to so many times as large as what a further set compares of it is one box."""
@@ -202,7 +202,10 @@ class References:
         oracle, expected = Oracle(self.graph, values), []
         sums = self._sums(oracle, rng) if kind == "integers" and not seed else ()
         known = {s.result for s in (*sums, *self._known_sums)}
-        for result, box in self._boxes(oracle, rng, known, further=bool(seed) or kind == "whole"):
+        further = bool(seed) or kind == "whole"
+        everywhere = not further or kind == "special"
+        boxes = self._boxes(oracle, rng, known, further=further, everywhere=everywhere)
+        for result, box in boxes:
             place = tuple(slice(low, high) for low, high in box)
             shape = self.graph.result_types[result].shape
             expected.append(Expected(result, place, oracle.region(result, box), shape))
@@ -275,10 +278,17 @@ class References:
         return max((terms_of(self.graph, op) for op in self.graph.ops), default=0)
 
     def _boxes(
-        self, oracle: Oracle, rng: Generator, known: Collection[int], *, further: bool
+        self,
+        oracle: Oracle,
+        rng: Generator,
+        known: Collection[int],
+        *,
+        further: bool,
+        everywhere: bool,
     ) -> Iterator[tuple[int, Box]]:
         """The boxes of all results that are compared, with the numbers of the results; `known` are
-        those of which all elements are compared otherwise.
+        those of which all elements are compared otherwise.  `everywhere` asks for all corners and
+        borders.
         """
         types = self.graph.result_types
         most = elements_of_each(len(types), terms=self._terms, further=further)
@@ -287,20 +297,18 @@ class References:
         for result, tensor in enumerate(types):
             is_whole = further and tensor.elements <= WHOLE_RATHER * most
             each = tensor.elements if is_whole else most
-            boxes = self._most_boxes(is_first=tensor.shape in open_shapes and not further)
+            is_first = tensor.shape in open_shapes and not further
+            boxes = self._most_boxes(is_first=is_first, everywhere=everywhere)
             found = shared.get(tensor.shape) or oracle.regions_to_check(result, rng, each, boxes)
             if self._terms >= SHARED_TERMS:
                 shared[tensor.shape] = found
             yield from ((result, box) for box in found)
 
-    def _most_boxes(self, *, is_first: bool) -> int | None:
-        """None for as many as reach all corners and borders: of the first sets of a result of which
-        not all elements are compared otherwise.
-        """
-        is_long = self._terms >= LONG_TERMS
-        if is_first:
-            return FEW_BOXES if is_long else None
-        return FEWEST_BOXES if is_long else FEW_BOXES
+    def _most_boxes(self, *, is_first: bool, everywhere: bool) -> int | None:
+        """None for as many as reach all corners and borders."""
+        if self._terms >= LONG_TERMS:
+            return FEW_BOXES if is_first else FEWEST_BOXES
+        return None if everywhere else FEW_BOXES
 
     def forget(self) -> None:
         """The oracles; cases stay."""

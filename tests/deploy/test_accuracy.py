@@ -181,9 +181,18 @@ def from_a_table_of_bf16(x: jax.Array) -> jax.Array:
     return jnp.tanh(x) @ rows.astype(jnp.float32)
 
 
+def masked_in_bf16(x: jax.Array) -> jax.Array:
+    mask = (x > 0).astype(jnp.bfloat16).astype(jnp.float32)
+    for _ in range(40):
+        x = jnp.tanh(x @ x) + 1
+    return x * mask
+
+
 @pytest.mark.parametrize(
     ("function", "off", "is_wrong"),
     [
+        (masked_in_bf16, 1e-4, True),
+        (masked_in_bf16, 1e-6, False),
         (in_bf16, 1e-2, False),
         (in_bf16, 0.2, True),
         (from_a_table_of_bf16, 1e-2, True),

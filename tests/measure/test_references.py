@@ -101,6 +101,15 @@ def test_a_further_set_is_compared_in_few_boxes_and_a_small_result_whole() -> No
     assert whole.reference.value.shape == (side, side)
 
 
+def test_extreme_values_are_compared_at_all_corners() -> None:
+    seen = np.zeros((SIZE, SIZE), bool)
+    for e in References(Kernel(TEXT)).case("special", 2).expected:
+        seen[e.box] = True
+    assert (
+        seen[:2, :2].all() and seen[:2, -2:].all() and seen[-2:, :2].all() and seen[-2:, -2:].all()
+    )
+
+
 def test_the_worst_element_of_all_boxes_is_the_worst_together() -> None:
     found, rng = case(), np.random.default_rng(0)
     exact = np.exp(found.values[0].astype(np.float64))
