@@ -109,17 +109,27 @@ def line(event: Event) -> str:
         case Finalising():
             return note_of(event)
         case FormTried():
-            how = "little faster alone, left out of" if event.without else "tried in"
-            why = "" if event.without else "not proven faster alone, "
-            tried = f"{', '.join(event.labels)}: {why}{how} the program"
-            found = "which is faster so" if event.is_faster else "which is not faster so"
-            return f"{tried}, {found}"
+            return f"{', '.join(event.labels)}: {form_text(event)}"
         case Finished():
             whole = f", whole program: {text}" if (text := whole_text(event)) else ""
             won = f"{event.won} of {counted(event.kernels, 'kernel')} won{whole}"
             took = took_text(event.wall_s, event.waited_s, event.away_s)
             over = f"\n{event.overrun}" if event.overrun else ""
             return f"{counted(event.trials, 'trial')} in {took}: {won}{over}"
+
+
+def form_text(event: FormTried) -> str:
+    """What trying kernels in the program showed, and what becomes of them."""
+    stay = "they stay" if len(event.labels) > 1 else "it stays"
+    match event.without, event.is_faster:
+        case True, True:
+            return "little faster alone, left out of the program, which is faster so"
+        case True, False:
+            return f"little faster alone, tried without: the program is not faster, so {stay}"
+        case False, True:
+            return "not proven faster alone, tried in the program, which is faster so"
+        case _:
+            return "not proven faster alone, tried in the program, which is not faster so"
 
 
 def moved_line(event: Moved) -> str:

@@ -2,6 +2,7 @@
 
 from hlotune.deploy.apply import TunedFunction
 from hlotune.deploy.bench import Prepared, judged
+from hlotune.deploy.long_calls import Sides
 from hlotune.deploy.timer import Function, Timer
 from hlotune.measure.machine.machine_lock import Turns
 
@@ -12,10 +13,12 @@ def between(
     tuned: TunedFunction,
     *,
     pairs: int,
+    confidence: float,
     limit_s: float,
     turns: Turns,
-) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Seconds of calls of both, sample i of each from one pair.
+) -> Sides | None:
+    """Seconds of calls of both, sample i of each from one pair; None where the limit has no time
+    for as many pairs as prove something with this confidence.
 
     `tuned` has other kernels of ours than `without`, which the judges have found right.  Both
     are called as a user calls them: none of a side's samples is left out because it is slow.
@@ -25,5 +28,4 @@ def between(
     with turns.alone():
         judged(tuned, ready.judges)
     timer = Timer(ready.program, ready.inputs, tuned.target, limit_s, turns)
-    _, without_s, tuned_s = timer.paired(without, tuned, pairs)
-    return without_s, tuned_s
+    return timer.proving(without, tuned, pairs, confidence)

@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -10,11 +11,12 @@ import jax
 
 from hlotune.deploy.flat_calls import called, called_once, to_give_away
 from hlotune.deploy.inputs import Inputs
-from hlotune.deploy.long_calls import FEWEST_LONG_PAIRS, Sides, rounds_in
+from hlotune.deploy.long_calls import FEWEST_LONG_PAIRS, Sides, is_far, rounds_in
 from hlotune.hlo.calling.callable import device_of
 from hlotune.hlo.frontends.program import Program
 from hlotune.measure.machine.affinity import pinned
 from hlotune.measure.machine.machine_lock import Turns
+from hlotune.measure.timing.comparison import fewest_long_pairs, pairs_for
 from hlotune.measure.timing.core_sharing_probe import apart_of
 from hlotune.measure.timing.retaken import ALONE_S
 from hlotune.measure.timing.timing import ONCE_S, is_seldom, steady
@@ -30,6 +32,30 @@ FEWEST_PAIRS = 6
 """Below, no interval of short calls has 95 % confidence."""
 
 Function = Callable[..., Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Fewest:
+    """The pairs from which on there is an interval, whatever the limit of seconds."""
+
+    pairs: int = FEWEST_PAIRS
+    long_pairs: int = FEWEST_LONG_PAIRS
+    """The same where calls of the first side take long."""
+
+    @staticmethod
+    def of(confidence: float) -> "Fewest":
+        return Fewest(pairs_for(confidence), fewest_long_pairs(confidence))
+
+    def seconds(self, first_s: float, second_s: float) -> float:
+        """What they take of calls that take so long; calls of seconds that take many times as long
+        as the other side's are made in two pairs alone.
+        """
+        pairs = self.long_pairs if first_s >= ONCE_S else self.pairs
+        slow_s, fast_s = max(first_s, second_s), min(first_s, second_s)
+        return (2 if is_far(slow_s, fast_s) else pairs) * slow_s + pairs * fast_s
+
+
+USUAL = Fewest()
 
 
 class Timer:
@@ -66,9 +92,22 @@ class Timer:
         both = default, tuned
         with self.turns.alone(), pinned(self.threads):
             warm_s = [] if is_warm else self._warm_s(both)
-            calls = max(1, math.ceil(SAMPLE_S / min(warm_s, default=SAMPLE_S)))
-            run_up = [s < ALONE_S for s in warm_s] or [False] * len(both)
-            return calls, *self._paired(both, pairs, calls, run_up)
+            calls = _calls(warm_s)
+            return calls, *self._paired(both, pairs, calls, _is_short(warm_s), USUAL)
+
+    def proving(
+        self, default: Function, tuned: Function, pairs: int, confidence: float
+    ) -> Sides | None:
+        """Seconds a call of both as `paired` has them, in as many pairs at least as prove something
+        with this confidence; None where a call of each, which warms up, shows that there is no time
+        for so many.
+        """
+        both, fewest = (default, tuned), Fewest.of(confidence)
+        with self.turns.alone(), pinned(self.threads):
+            warm_s = self._warm_s(both)
+            if fewest.seconds(*warm_s) > self.left_s:
+                return None
+            return self._paired(both, pairs, _calls(warm_s), _is_short(warm_s), fewest)
 
     def rounds(
         self,
@@ -98,20 +137,25 @@ class Timer:
         return found
 
     def _paired(
-        self, both: tuple[Function, Function], pairs: int, calls: int, run_up: Sequence[bool]
+        self,
+        both: tuple[Function, Function],
+        pairs: int,
+        calls: int,
+        run_up: bool,
+        fewest: Fewest,
     ) -> Sides:
-        """`run_up` says whose samples come behind calls that nobody times."""
+        """`run_up` says whether samples come behind calls that nobody times."""
+        take = self._in_a_loop if run_up else self.sample
         samples: tuple[list[float], list[float]] = ([], [])
         for pair in range(pairs):
             long = pair > 0 and min(samples[0]) >= ONCE_S
-            if self.is_over and pair >= (FEWEST_LONG_PAIRS if long else FEWEST_PAIRS):
+            if self.is_over and pair >= (fewest.long_pairs if long else fewest.pairs):
                 break
             first = [dict(enumerate(each)) for each in zip(*(s[:2] for s in samples), strict=True)]
             for k in (0, 1) if pair % 2 == 0 else (1, 0):
                 if pair >= 2 and is_seldom(first, k):
                     samples[k].append(min(samples[k][:2]))
                     continue
-                take = self._in_a_loop if run_up[k] else self.sample
                 samples[k].append(steady(partial(take, both[k], calls), self.apart))
         return tuple(samples[0]), tuple(samples[1])
 
@@ -135,3 +179,15 @@ class Timer:
             for x in called_once(self.program, function, given):
                 x.block_until_ready()
         return (time.perf_counter() - start) / calls
+
+
+def _calls(warm_s: Sequence[float]) -> int:
+    """Calls a sample."""
+    return max(1, math.ceil(SAMPLE_S / min(warm_s, default=SAMPLE_S)))
+
+
+def _is_short(warm_s: Sequence[float]) -> bool:
+    """Whether calls of both sides are so short that samples are made in a loop of calls: of one
+    side alone, the other would be timed in another way.
+    """
+    return bool(warm_s) and all(s < ALONE_S for s in warm_s)

@@ -7,11 +7,12 @@ from pathlib import Path
 from hlotune.costmodel.pretrained import Start
 from hlotune.deploy.accuracy import require_known_calls
 from hlotune.hlo.frontends.program import Program, require_loaded
-from hlotune.hlo.sites.sites import sites
+from hlotune.hlo.sites.sites import Site, sites
 from hlotune.measure.machine.devices import require_shared, target_here
 from hlotune.measure.machine.machine_lock import Turns
 from hlotune.measure.machine.suspend_clock import Pulse, beating
 from hlotune.measure.machine.targets import toolchain
+from hlotune.measure.timing.timing import ONCE_S
 from hlotune.measure.trial import CacheMode, Candidate, Failure, Trial
 from hlotune.measure.workers.builder import ProcessBuilder
 from hlotune.measure.workers.runner import ProcessRunner
@@ -19,8 +20,9 @@ from hlotune.schedules.errors import ModelError, reason_alone
 from hlotune.schedules.numerics import Numerics
 from hlotune.schedules.targets.target import Target
 from hlotune.search.budget.budget import Limits
-from hlotune.search.finals.closing import Closing, CompareForms, judged, left_out
+from hlotune.search.finals.closing import Closing, judged, left_out
 from hlotune.search.finals.finals import FEWEST_PAIRS, Contender, Object, decided, meetings
+from hlotune.search.finals.forms import Compared, CompareForms
 from hlotune.search.finals.quick import liked
 from hlotune.search.finals.whole_program import WholeProgram
 from hlotune.search.progress import Event, Finalising, KernelSkipped, Progress, Started, silent
@@ -90,7 +92,9 @@ def first(
                     trials=sum(k.trials for k in kernels), known_trials=0, wall_s=0.0,
                     skipped=tuple(left_alone),
                 )  # fmt: skip
-                return _closed(program, result, records, choices, turns, pulse, runner.forget)
+                return _closed(
+                    program, places, result, records, choices, turns, pulse, runner.forget
+                )
 
 
 def _noting(left_alone: list[tuple[str, str]], progress: Progress) -> Progress:
@@ -200,6 +204,7 @@ def _verdict(
 
 def _closed(
     program: Program,
+    places: Sequence[Site],
     result: TuneResult,
     records: Database,
     choices: Choices,
@@ -214,7 +219,8 @@ def _closed(
     )
     closing = Closing(
         database=records, run=result.run, numerics=choices.numerics, under=under,
-        is_unrolled=bool(program.unrolled), tell=choices.progress,
+        is_unrolled=bool(program.unrolled), places=places, tell=choices.progress,
+        is_long=lambda: whole.ready_in(WHOLE_S).call_s >= ONCE_S,
     )  # fmt: skip
     verdict = closing.verdict(
         result, lambda also: whole.compare(WHOLE_S, WHOLE_S, also), _forms(whole, turns.clock_s)
@@ -236,10 +242,11 @@ def _forms(whole: WholeProgram, clock_s: Callable[[], float]) -> CompareForms:
 
     def is_faster(
         base: Mapping[str, Final], more: Mapping[str, Final], confidence: float
-    ) -> bool | None:
+    ) -> Compared | None:
         begun_s.append(clock_s())
-        if begun_s[-1] - begun_s[0] > FORMS_S:
+        left_s = FORMS_S - (begun_s[-1] - begun_s[0])
+        if left_s < 0:
             return None
-        return whole.is_faster(base, more, confidence, WHOLE_S, WHOLE_S)
+        return whole.is_faster(base, more, confidence, min(WHOLE_S, left_s), WHOLE_S)
 
     return is_faster

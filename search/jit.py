@@ -77,11 +77,16 @@ def jit(
 
 
 def _first(program: Program, path: Path, numerics: Numerics) -> None:
-    """Takes the first candidates of a program's kernels, unless a run here has asked for it."""
+    """Takes the first candidates of a program's kernels, unless a run here has asked for it.
+
+    Ctrl-C ends that run, and is the caller's then: the next call with such arguments asks again.
+    """
     from hlotune.search.first import first
 
-    if not _is_asked(program, path, numerics):
-        first(program, database=path, numerics=numerics)
+    if _is_asked(program, path, numerics):
+        return
+    if first(program, database=path, numerics=numerics).interrupted:
+        raise KeyboardInterrupt
 
 
 def _is_asked(program: Program, path: Path, numerics: Numerics) -> bool:

@@ -7,6 +7,7 @@ from functools import cached_property
 from math import inf
 
 from hlotune.hlo.kernel import Kernel
+from hlotune.hlo.sites.sites import Site
 from hlotune.measure.machine.machine_lock import Turns
 from hlotune.measure.timing.modes import fast_time_s, slow_time_s
 from hlotune.measure.trial import Measurement, Trial
@@ -23,6 +24,7 @@ from hlotune.search.contests import Contests, Device
 from hlotune.search.finals.closing import Closing, Comparing, Verdict, judged, left_out
 from hlotune.search.finals.decide import Deciding
 from hlotune.search.finals.finals import Keep, keep_nothing
+from hlotune.search.finals.forms import Compared
 from hlotune.search.finals.missed_budget import missed_by
 from hlotune.search.finals.quick import Quick
 from hlotune.search.progress import Event, KernelSkipped, KernelStopped, Progress, Started
@@ -77,6 +79,8 @@ class Session:
     """Keeps the code of winners."""
     turns: Turns = field(default_factory=Turns)
     """Turns of the builder and the runner, which say how long they waited."""
+    places: Sequence[Site] = ()
+    """The sites of the program; without any no kernels are taken to share operations."""
     is_unrolled: bool = False
     """Whether kernels are cut from loops that the program's default has."""
     resumed: bool = False
@@ -182,6 +186,8 @@ class Session:
             under=self.under,
             wrong_defaults=frozenset(k.key for k in result.kernels if is_wrong(k.default_error)),
             is_unrolled=self.is_unrolled,
+            places=self.places,
+            is_long=lambda: self.whole.is_long,
             tell=self.progress,
         )
         verdict = Verdict(interrupted=self.interrupted)
@@ -228,7 +234,7 @@ class Session:
 
     def _is_faster(
         self, base: Mapping[str, Final], more: Mapping[str, Final], confidence: float
-    ) -> bool | None:
+    ) -> Compared | None:
         """None where there is no time to compare two forms of the program, and then its last one
         with the default.
         """

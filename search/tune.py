@@ -189,7 +189,7 @@ def searched(
         run = interrupted or begun_run(program, records, choices, peaks, places, found)
         session = _session(
             program, records, choices, pulse, turns, (builder, runner), run,
-            others=others, before_s=before_s, resumed=interrupted is not None,
+            places=places, others=others, before_s=before_s, resumed=interrupted is not None,
         )  # fmt: skip
         with records.keeping(run, choices.progress):
             return session.finished(session.tuned(program.name, found, skipped))
@@ -204,6 +204,7 @@ def _session(
     workers: tuple[ProcessBuilder, ProcessRunner],
     run: str,
     *,
+    places: Sequence[Site],
     others: Others,
     before_s: float,
     resumed: bool,
@@ -222,6 +223,7 @@ def _session(
         start_s=pulse.start_s - before_s, turns=turns, now=turns.clock_s,
         away=lambda: pulse.away_s, probe=runner.probe_s, agreement=runner.agreement,
         others=others.share, model_words=choices.begun.words, is_unrolled=bool(program.unrolled),
+        places=places,
         keep=lambda kernel, schedule, built: keep(kernel, schedule, target, built),
         resumed=resumed,
     )  # fmt: skip

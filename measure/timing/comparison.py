@@ -177,7 +177,12 @@ def shared(contenders: int) -> float:
 
 def fewest_pairs(contenders: int) -> int:
     """Pairs from which on each of so many has an interval: six of one, eight of five."""
-    return next(n for n in count(1) if interval_rank(n, shared(contenders)))
+    return pairs_for(shared(contenders))
+
+
+def pairs_for(confidence: float) -> int:
+    """Pairs of calls of any length from which on there is an interval."""
+    return next(n for n in count(1) if interval_rank(n, confidence))
 
 
 def interval_rank(pairs: int, confidence: float) -> int:

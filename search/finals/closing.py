@@ -2,34 +2,26 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from math import inf
 from statistics import median
 from types import MappingProxyType
 from typing import Protocol
 
+from hlotune.hlo.sites.sites import Site
 from hlotune.schedules.errors import WrongResult
 from hlotune.schedules.numerics import Numerics
 from hlotune.schedules.steps.schedule import DEFAULT
-from hlotune.search.finals.forms import (
-    FEW,
-    candidates,
-    close,
-    confidence_of,
-    is_much,
-    is_promising,
-    taken,
-)
-from hlotune.search.progress import Finished, FormTried, KernelSkipped, Progress, silent
+from hlotune.search.finals.forms import Compared, CompareForms, apart, no_forms
+from hlotune.search.finals.tried import Trying
+from hlotune.search.progress import Finished, KernelSkipped, Progress, silent
 from hlotune.search.result import TuneResult
 from hlotune.search.resume_queries import is_finished
 from hlotune.tuning_logs import own_runs
 from hlotune.tuning_logs.database import Conditions, Database
-from hlotune.tuning_logs.decisions import own_final
+from hlotune.tuning_logs.decisions import TOGETHER, decision
 from hlotune.tuning_logs.finals import Final, Paired, Summary, Whole
-from hlotune.tuning_logs.revoke import SLOWER, bar_wrong, take_back, take_back_wrong
-
-WRONG_TOGETHER = "tried with the other kernels, its champion makes the program wrong"
-"""Why a champion that is not proven faster alone stays out of a program."""
+from hlotune.tuning_logs.revoke import SLOWER, take_back, take_back_wrong
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +38,8 @@ class Verdict:
     """Keys of kernels that went back to their defaults, because the program is slower with them."""
     together: tuple[str, ...] = ()
     """Keys of kernels that are not proven faster alone, and with which the program is."""
+    in_use: tuple[str, ...] = ()
+    """Keys of kernels that did not win in this run, and are in the program since an earlier one."""
     wrong_anyway: str = ""
     """What is wrong in the program though no champion is to blame."""
     left_out: Mapping[str, str] = field(default_factory=dict)
@@ -110,8 +104,9 @@ class Comparing(Protocol):
         confidence: float,
         limit_s: float,
         oracle_limit_s: float | None = None,
-    ) -> bool:
-        """Whether the program is proven faster with the champions of `more` than without them.
+    ) -> Compared | None:
+        """Whether the program is proven faster with the champions of `more` than without them; None
+        where the limit has no time for that.
 
         Those that won, and those of `base`, are in both forms.  Raises WrongResult.
         """
@@ -120,16 +115,6 @@ class Comparing(Protocol):
 
 CompareWhole = Callable[[Mapping[str, Final]], Whole | None]
 """Compares the whole program with the champions that won, and with some others."""
-CompareForms = Callable[[Mapping[str, Final], Mapping[str, Final], float], bool | None]
-"""Says whether the program is proven faster, with some confidence, with the champions of the second
-argument put in beside those that won and those of the first; None where there is no time for it."""
-
-
-def no_forms(
-    base: Mapping[str, Final], more: Mapping[str, Final], confidence: float
-) -> bool | None:
-    """Stands where there is no time to compare forms of a program."""
-    return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,6 +130,10 @@ class Closing:
     is_unrolled: bool = False
     """Whether kernels were cut from loops that the default has: the default of such a kernel is
     XLA's of the unrolled loop, which the default of the program is not."""
+    places: Sequence[Site] = ()
+    """The sites of the program, which say what kernels share operations; without any none do."""
+    is_long: Callable[[], bool] = lambda: False
+    """Whether calls of the program take so long that there are few of them."""
     tell: Progress = silent
     """Is told which forms of the program were compared."""
 
@@ -154,7 +143,14 @@ class Closing:
         compare_whole: CompareWhole,
         is_faster: CompareForms = no_forms,
     ) -> Verdict:
-        """Decides what becomes of the kernels that won; Ctrl-C leaves it where it is.
+        """Decides what becomes of the kernels that won; Ctrl-C leaves it where it is."""
+        found = self._verdict(result, compare_whole, is_faster)
+        return replace(found, in_use=self._in_use(result))
+
+    def _verdict(
+        self, result: TuneResult, compare_whole: CompareWhole, is_faster: CompareForms
+    ) -> Verdict:
+        """Decides it, but for what is in use of earlier runs.
 
         Where it may matter, forms of the program are compared (`forms.py`): the champions of
         undecided kernels are tried in it, and those that won by little are left out.  Champions
@@ -162,71 +158,73 @@ class Closing:
         the program is proven faster; then the rest is compared again.  This ends, since at least
         one champion goes back each time.
         """
-        found = Verdict()
-        undecided: TuneResult | None = result
-        if not result.won and not self._is_worth_it(result):
+        found, forms = Verdict(), self._trying(result, is_faster)
+        if not result.won and not forms.is_worth_it():
             return found
         try:
+            untried: Trying | None = forms
             while True:
-                now = self._once(compare_whole, is_faster, undecided)
-                undecided = None
+                now = self._once(compare_whole, untried)
+                untried = None
                 found = replace(
                     now,
                     wrong=found.wrong + now.wrong,
                     wrong_sites=found.wrong_sites + now.wrong_sites,
                     slower=found.slower + now.slower,
-                    together=found.together + now.together,
-                    left_out={**found.left_out, **now.left_out},
+                    together=tuple(forms.added),
+                    left_out=forms.left_out,
                 )
                 if not now.wrong and not now.slower:
                     won = [k.key for k in result.won]
-                    left = self._left_if_slower(now.whole, [*won, *found.together])
+                    ours = [*won, *found.together, *self._in_use(result)]
+                    left = self._left_if_slower(now.whole, list(dict.fromkeys(ours)))
                     return replace(found, slower=found.slower + left)
         except KeyboardInterrupt:
-            return replace(found, whole=None, interrupted=True)
+            return replace(
+                found, whole=None, interrupted=True,
+                together=tuple(forms.added), left_out=forms.left_out,
+            )  # fmt: skip
 
-    def _is_worth_it(self, result: TuneResult) -> bool:
-        """Whether forms of a program are compared in which no champion won alone."""
-        tried = candidates(result, None, is_unrolled=self.is_unrolled)
-        are_few = self.is_unrolled or len(result.kernels) <= FEW
-        return bool(tried) and (are_few or is_promising(result))
+    def _trying(self, result: TuneResult, is_faster: CompareForms) -> Trying:
+        return Trying(
+            database=self.database, run=self.run, compare=is_faster, tell=self.tell,
+            result=apart(result, self.places, is_unrolled=self.is_unrolled),
+            stay=self.wrong_defaults, is_unrolled=self.is_unrolled, is_long=self.is_long,
+        )  # fmt: skip
 
-    def _undecided(self, result: TuneResult, whole: Whole | None) -> dict[str, Final]:
-        """This run's finals of kernels whose champions are to be tried in the program; those come
-        first that may take most of it.
+    def _in_use(self, result: TuneResult) -> tuple[str, ...]:
+        """Keys of kernels that the program has since they were tuned together in an earlier run,
+        which this one found nothing against, though it proved none of them faster.
         """
-        time_s = whole.paired.tuned_time_s if whole and whole.paired else None
-        tried = candidates(result, time_s, is_unrolled=self.is_unrolled)
-        if _gains(whole) and not (time_s and is_much(tried, result, time_s)):
-            return {}
-        tried.sort(key=lambda k: -k.weight * k.default_s)
-        finals = {k.key: own_final(self.database, self.run, k.key) for k in tried}
-        return {key: final for key, final in finals.items() if final is not None}
+        named = {"run": self.run}
+        (row,) = self.database.query("select program from runs where id = :run", named)
+        decide = partial(
+            decision, self.database, numerics=self.numerics, program=row["program"], **self.under
+        )
+        found = {k.key: decide(k.key) for k in result.kernels if not k.won}
+        finals = {key: d.final for key, d in found.items() if d.schedule != DEFAULT}
+        return tuple(key for key, final in finals.items() if final and final.outcome == TOGETHER)
 
     def _once(
         self,
         compare_whole: CompareWhole,
-        is_faster: CompareForms,
-        result: TuneResult | None,
+        forms: Trying | None,
     ) -> Verdict:
         """Compares once, and again with undecided champions where the program is faster with them.
         Champions that are to blame are taken back, and barred where results are wrong.
 
-        Without a result nothing is tried beside the champions that stand.
+        Without `forms` nothing is tried beside the champions that stand.
         """
         try:
             whole = compare_whole({})
-            if result is None:
+            if forms is None:
                 return Verdict(whole=whole, slower=self._taken_back(whole.slower if whole else ()))
-            added, left_out = self._added(self._undecided(result, whole), is_faster, result)
-            dropped = self._taken_back(self._dropped(result, added, is_faster))
-            if added and not dropped:
-                whole = compare_whole(added)
+            dropped = self._taken_back(forms.to_drop(whole))
+            if forms.added and not dropped:
+                whole = compare_whole(forms.added)
             return Verdict(
                 whole=whole,
                 slower=dropped or self._taken_back(whole.slower if whole else ()),
-                together=tuple(added),
-                left_out=left_out,
             )
         except WrongResult as error:
             wrong = take_back_wrong(
@@ -235,56 +233,6 @@ class Closing:
             if not wrong:
                 return Verdict(wrong_anyway=str(error))
             return Verdict(wrong=tuple(wrong), wrong_sites=error.sites)
-
-    def _added(
-        self, undecided: Mapping[str, Final], is_faster: CompareForms, result: TuneResult
-    ) -> tuple[dict[str, Final], dict[str, str]]:
-        """The undecided champions with which the program is proven faster, which is recorded: they
-        are used in this program.
-
-        Where it is wrong with some, all that were tried with these stay out, and those to blame are
-        barred.  Returns the keys of these with the reason, or of all where none is to blame alone.
-        """
-        left_out = dict[str, str]()
-        labels = {k.key: k.label for k in result.kernels}
-
-        def with_more(base: Sequence[str], more: Sequence[str]) -> bool | None:
-            tried = {key: undecided[key] for key in more}
-            try:
-                found = is_faster({key: undecided[key] for key in base}, tried, confidence)
-            except WrongResult as error:
-                barred = bar_wrong(self.database, error, tried, run=self.run)
-                left_out.update(dict.fromkeys(barred or tried, f"{WRONG_TOGETHER}: {error}"))
-                return None
-            if found is not None:
-                self.tell(FormTried(labels=tuple(labels[key] for key in more), is_faster=found))
-            return found
-
-        confidence = confidence_of(len(undecided))
-        added = {key: undecided[key] for key in taken(list(undecided), with_more)}
-        for key, final in added.items():
-            together = replace(final, outcome="tuned together")
-            self.database.record_final(self.run, self.database.kernel(key), together)
-        return added, left_out
-
-    def _dropped(
-        self, result: TuneResult, added: Mapping[str, Final], is_faster: CompareForms
-    ) -> tuple[str, ...]:
-        """Keys of kernels that won alone by little, without which the program is proven faster."""
-        labels = {k.key: k.label for k in close(result) if k.key not in self.wrong_defaults}
-        found = {key: own_final(self.database, self.run, key) for key in labels}
-        default = {key: replace(final, schedule=DEFAULT) for key, final in found.items() if final}
-        confidence = confidence_of(len(default))
-
-        def without(base: Sequence[str], more: Sequence[str]) -> bool | None:
-            left = {key: default[key] for key in base}
-            verdict = is_faster({**added, **left}, {key: default[key] for key in more}, confidence)
-            if verdict is not None:
-                names = tuple(labels[key] for key in more)
-                self.tell(FormTried(labels=names, is_faster=verdict, without=True))
-            return verdict
-
-        return taken(list(default), without)
 
     def _left_if_slower(self, whole: Whole | None, won: Sequence[str]) -> tuple[str, ...]:
         """Leaves a program to the default compiler where its champions proved to slow it down."""
@@ -320,11 +268,6 @@ class Closing:
         return result
 
 
-def _gains(whole: Whole | None) -> bool:
-    """Whether a program is proven faster, and gains at least half of what its kernels promise."""
-    return bool(whole and whole.paired and whole.paired.low > 1 and not whole.falls_short)
-
-
 def _is_slower(paired: Paired) -> bool:
     """Whether a tuned program is proven slower than the default in its fast mode, and is slower
     than that in both of its modes, as a user has them.
@@ -336,7 +279,7 @@ def _is_slower(paired: Paired) -> bool:
 def judged(result: TuneResult, verdict: Verdict) -> TuneResult:
     """The result of the kernels with what the comparison of the whole program says."""
     lost = {*verdict.wrong, *verdict.slower}
-    won = {k.key for k in result.won}.union(verdict.together) - lost
+    won = {k.key for k in result.won}.union(verdict.together, verdict.in_use) - lost
     result = replace(
         result,
         kernels=tuple(replace(k, won=k.key in won) for k in result.kernels),

@@ -8,11 +8,15 @@ are taken with which the program is proven faster.  What won alone by little is 
 program is proven faster without it.
 """
 
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections import defaultdict, deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
+from hlotune.hlo.sites.sites import Site
 from hlotune.measure.timing.comparison import shared
 from hlotune.search.result import KernelResult, TuneResult
+from hlotune.search.tasks import Covered
+from hlotune.tuning_logs.finals import Final
 
 FEW = 12
 """Of so many undecided kernels each may be to blame for time that no kernel alone explains."""
@@ -44,10 +48,47 @@ def candidates(
     Args:
         time_s: what the program takes with the champions that won; None where none did.
     """
-    far = FAR_BEHIND_UNROLLED if is_unrolled else FAR_BEHIND
     lost = [k for k in result.kernels if not k.won and k.best_s is not None]
     spare_s = unexplained_s(result, time_s) if len(lost) <= FEW else 0.0
-    return [k for k in lost if k.ratio * far >= 1 or _loss_s(k) < spare_s]
+    return [k for k in lost if _is_near(k, is_unrolled) or _loss_s(k) < spare_s]
+
+
+def _is_near(kernel: KernelResult, is_unrolled: bool) -> bool:
+    """Whether a champion that lost is not far behind the default."""
+    far = FAR_BEHIND_UNROLLED if is_unrolled else FAR_BEHIND
+    return kernel.best_s is not None and kernel.ratio * far >= 1
+
+
+def apart(result: TuneResult, places: Sequence[Site], *, is_unrolled: bool = False) -> TuneResult:
+    """The result of kernels that share no operations, as they may stand in one program.
+
+    Of some that do, those that won go first, which save most as `choose` has it; then champions
+    that are not far behind, of the largest groups first.  A kernel weighs as much as those of its
+    places that no other takes.
+
+    Args:
+        places: all sites of the program; a kernel without any is kept as it is.
+    """
+    at = defaultdict[str, list[Site]](list)
+    for site in places:
+        at[site.kernel.key].append(site)
+
+    def turn(kernel: KernelResult) -> tuple[int, float]:
+        if kernel.won and kernel.best_s is not None:
+            return 0, _loss_s(kernel)
+        size = max((len(site.ops) for site in at[kernel.key]), default=0)
+        return 1 if _is_near(kernel, is_unrolled) else 2, -size
+
+    covered, weights = Covered(), dict[str, float]()
+    for kernel in sorted(result.kernels, key=turn):
+        for site in at[kernel.key]:
+            if not covered.overlaps(site):
+                covered.add(site)
+                weights[kernel.key] = weights.get(kernel.key, 0.0) + site.weight
+        if not at[kernel.key]:
+            weights[kernel.key] = kernel.weight
+    kept = (k for k in result.kernels if k.key in weights)
+    return replace(result, kernels=tuple(replace(k, weight=weights[k.key]) for k in kept))
 
 
 def unexplained_s(result: TuneResult, time_s: float | None) -> float:
@@ -85,18 +126,44 @@ def close(result: TuneResult) -> list[KernelResult]:
     return found if len(result.kernels) <= FEW and len(found) < len(result.won) else []
 
 
-def forms_of(kernels: int) -> int:
+def forms_of(kernels: int, most: int = MOST_TRIED) -> int:
     """How many forms of a program are tried at most, of so many undecided kernels."""
-    return min(MOST_TRIED, 2 * kernels - 1)
+    return max(0, min(most, 2 * kernels - 1))
 
 
-def confidence_of(kernels: int) -> float:
-    """The confidence of each comparison of two forms with which all hold together."""
-    return shared(max(1, forms_of(kernels)))
+def confidence_of(*kernels: int, most: int = MOST_TRIED) -> float:
+    """The confidence of each comparison of two forms with which all hold together: those of one
+    set of kernels after the other, of so many each.
+    """
+    return shared(max(1, sum(forms_of(n, most) for n in kernels)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compared:
+    """What comparing a form of a program with another says, which has some kernels more."""
+
+    is_faster: bool
+    """Whether the other is proven faster."""
+    standing: frozenset[str]
+    """The keys of kernels that the other has as it was asked for."""
+    is_same: bool = False
+    """Whether both are the same, and there was nothing to compare."""
+
+
+CompareForms = Callable[[Mapping[str, Final], Mapping[str, Final], float], Compared | None]
+"""Compares a program, with some confidence, that has the champions of the first argument beside
+those that won with one that has those of the second, too; None where there is no time for it."""
+
+
+def no_forms(base: Mapping[str, Final], more: Mapping[str, Final], confidence: float) -> None:
+    """Stands where there is no time to compare forms of a program."""
+    return
 
 
 def taken(
-    keys: Sequence[str], is_faster: Callable[[Sequence[str], Sequence[str]], bool | None]
+    keys: Sequence[str],
+    compare: Callable[[Sequence[str], Sequence[str]], Compared | None],
+    most: int = MOST_TRIED,
 ) -> tuple[str, ...]:
     """Those of some kernels with which a program is proven faster than without them, or the other
     way around.
@@ -105,19 +172,22 @@ def taken(
     was taken by then.
 
     Args:
-        is_faster: whether the program is proven faster with its second argument put in beside the
-            first than with the first alone; None where there is no time to tell, which ends it.
+        compare: the program with its second argument put in beside the first, and with the first
+            alone; None where there is no time to tell, which ends it.
+        most: so many forms are compared at most.
     """
+    left = forms_of(len(keys), most)
     found, waiting = tuple[str, ...](), deque([tuple(keys)] if keys else [])
-    for _ in range(forms_of(len(keys))):
-        if not waiting:
-            break
+    while waiting and left:
         part = waiting.popleft()
-        verdict = is_faster(found, part)
+        verdict = compare(found, part)
         if verdict is None:
             break
-        if verdict:
-            found += part
+        if verdict.is_same:
+            continue
+        left -= 1
+        if verdict.is_faster:
+            found = tuple(key for key in (*found, *part) if key in verdict.standing)
         elif len(part) > 1:
             middle = len(part) // 2
             waiting += [part[:middle], part[middle:]]

@@ -14,15 +14,17 @@ from hlotune.deploy.bench_result import BenchResult
 from hlotune.deploy.bisection import SHORTFALL
 from hlotune.deploy.forms import between
 from hlotune.deploy.long_calls import is_decided, rounds_s
+from hlotune.deploy.timer import Fewest
 from hlotune.hlo.frontends.program import Program
 from hlotune.measure.machine.machine_lock import Turns
 from hlotune.measure.timing.comparison import FEWEST_LONG, ratio
 from hlotune.measure.timing.timing import ONCE_S
 from hlotune.measure.trial import CacheMode
 from hlotune.schedules.numerics import Numerics
-from hlotune.schedules.steps.schedule import Schedule
+from hlotune.schedules.steps.schedule import DEFAULT, Schedule
 from hlotune.schedules.targets.target import Target
 from hlotune.search.finals.closing import ANY, Within
+from hlotune.search.finals.forms import Compared
 from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.finals import Final, Paired, Whole
 
@@ -58,6 +60,10 @@ class WholeProgram:
         default_factory=dict, init=False
     )
     """Those that were compared last, by what stands at their sites."""
+    _calls_s: dict[tuple[tuple[str, Schedule | None], ...], float] = field(
+        default_factory=dict, init=False
+    )
+    """What a call of a form takes, by the same, of those that were timed."""
 
     def prepare(self, oracle_limit_s: float = ORACLE_S) -> None:
         """Compiles and calls the default, and asks the oracle, for so many seconds at most.
@@ -126,11 +132,12 @@ class WholeProgram:
         tuned = self._form(also)
         if not tuned.replacements:
             return None
-        ready = self._prepared(oracle_limit_s)
+        ready = self.ready_in(oracle_limit_s)
         least_s = max(LEAST_S, limit_s)
         found = compared(
             ready, tuned, pairs=PAIRS, limit_s=least_s, turns=self.turns, left_s=left_s
         )
+        self._calls_s[_places(tuned)] = median(found.tuned_s)
         worst = worst_of(found.accuracy)
         return Whole(
             paired=_paired(found),
@@ -148,26 +155,38 @@ class WholeProgram:
         confidence: float,
         limit_s: float,
         oracle_limit_s: float | None = None,
-    ) -> bool:
+    ) -> Compared | None:
         """Whether the program is proven faster with the champions of `more` than without them.
 
-        Those that won, and those of `base`, are in both forms.  Raises WrongResult as `compare`.
+        Those that won, and those of `base`, are in both forms.  None where the limit has no time
+        for as many calls as prove something; what the calls take is known of the default at least,
+        so that none may be made for it.  Raises WrongResult as `compare`.
         """
-        without, tuned = self._form(base), self._form({**base, **more})
+        asked = {**base, **more}
+        without, tuned = self._form(base), self._form(asked)
+        standing = _standing(tuned, asked)
         if _places(without) == _places(tuned):
-            return False
-        ready = self._prepared(oracle_limit_s)
+            return Compared(is_faster=False, standing=standing, is_same=True)
+        ready, least_s = self.ready_in(oracle_limit_s), max(LEAST_S, limit_s)
+        call_s = self._calls_s.get(_places(without), ready.call_s)
+        if Fewest.of(confidence).seconds(call_s, call_s) > least_s:
+            return None
         samples_s = between(
             ready,
             without if without.replacements else ready.default,
             tuned,
             pairs=PAIRS,
-            limit_s=max(LEAST_S, limit_s),
+            confidence=confidence,
+            limit_s=least_s,
             turns=self.turns,
         )
-        return ratio(*samples_s, confidence).is_faster
+        if samples_s is None:
+            return None
+        self._calls_s[_places(tuned)] = median(samples_s[1])
+        return Compared(is_faster=ratio(*samples_s, confidence).is_faster, standing=standing)
 
-    def _prepared(self, oracle_limit_s: float | None) -> Prepared:
+    def ready_in(self, oracle_limit_s: float | None) -> Prepared:
+        """What is prepared, or is now, with so many seconds for the oracle."""
         if self._ready is None:
             self.prepare(ORACLE_S if oracle_limit_s is None else oracle_limit_s)
         assert self._ready is not None
@@ -199,6 +218,16 @@ class WholeProgram:
 def _places(tuned: TunedFunction) -> tuple[tuple[str, Schedule | None], ...]:
     """What stands at the sites that are replaced."""
     return tuple((e.site.name, e.schedule) for e in tuned.explain() if e.status == "tuned")
+
+
+def _standing(tuned: TunedFunction, asked: Mapping[str, Final]) -> frozenset[str]:
+    """The keys of kernels that a form has as it was asked for: ours, or the default's where that
+    was to stay.  One that shares operations with others, or cannot be built, may not stand there.
+    """
+    ours = {e.site.kernel.key for e in tuned.explain() if e.status == "tuned"}
+    return frozenset(
+        key for key, final in asked.items() if (key in ours) == (final.schedule != DEFAULT)
+    )
 
 
 def worst_of(accuracy: Sequence[Accuracy]) -> Accuracy | None:

@@ -88,6 +88,10 @@ UNTIMED = replace(FINISHED, speedup=None, speedup_low=None, speedup_high=None)
         ),
         (FormTried(labels=("exp 12",), is_faster=False), "the program, which is not faster so"),
         (
+            FormTried(labels=("exp 12",), is_faster=False, without=True),
+            "exp 12: little faster alone, tried without: the program is not faster, so it stays",
+        ),
+        (
             FormTried(labels=("exp 12",), is_faster=True, without=True),
             "exp 12: little faster alone, left out of the program, which is faster so",
         ),

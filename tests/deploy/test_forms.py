@@ -1,6 +1,7 @@
 """Two forms of a program in turns, with and without some kernels of ours."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,14 +14,16 @@ from hlotune.deploy.apply import TunedFunction
 from hlotune.deploy.inputs import example_inputs
 from hlotune.hlo.calling.callable import JittedProgram
 from hlotune.hlo.frontends.program import Program, load
-from hlotune.hlo.sites.sites import Site, sites
+from hlotune.hlo.sites.sites import Site, overlap, sites
 from hlotune.measure.machine.machine_lock import Turns
 from hlotune.measure.machine.targets import host_target, toolchain
 from hlotune.measure.timing.timing import always_apart
 from hlotune.schedules.errors import WrongResult
 from hlotune.schedules.steps.schedule import DEFAULT
+from hlotune.search.finals.forms import Compared, confidence_of
 from hlotune.search.finals.whole_program import WholeProgram
 from hlotune.tuning_logs.database import Database
+from hlotune.tuning_logs.finals import Final
 from tests.support.applied import DIRECT, PARAMETERS, final, mlp, normal
 
 Times = Callable[[frozenset[str]], Sequence[float]]
@@ -61,13 +64,18 @@ def simulated(monkeypatch: pytest.MonkeyPatch, times: Times) -> None:
     monkeypatch.setattr(timer_module, "apart_of", lambda target: always_apart)
 
 
+def found(whole: WholeProgram, base: Mapping[str, Final], more: Mapping[str, Final]) -> bool | None:
+    compared = whole.is_faster(base, more, 0.95, 1.0, 10.0)
+    return None if compared is None else compared.is_faster
+
+
 def test_a_kernel_that_loses_alone_is_faster_in_a_program_that_xla_runs_badly(
     whole: WholeProgram, both: tuple[Site, Site], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Alone the default takes half the time of ours; in the program it takes ten times as long."""
     simulated(monkeypatch, lambda places: (0.01,) if "dot1" in places else (0.04, 0.05))
     loses = {both[1].kernel.key: final(DIRECT, default_s=1e-5, tuned_s=2e-5)}
-    assert whole.is_faster({}, loses, 0.95, 1.0, 10.0)
+    assert found(whole, {}, loses) is True
 
 
 def test_a_kernel_that_wins_alone_is_no_gain_where_xla_has_it_for_nothing(
@@ -76,9 +84,9 @@ def test_a_kernel_that_wins_alone_is_no_gain_where_xla_has_it_for_nothing(
     """XLA computes it with its neighbours, which have its operands anyway."""
     simulated(monkeypatch, lambda places: (0.02,) if "dot1" in places else (0.01,))
     wins = {both[1].kernel.key: final(DIRECT)}
-    assert not whole.is_faster({}, wins, 0.95, 1.0, 10.0)
+    assert found(whole, {}, wins) is False
     left_out = {both[1].kernel.key: final(DEFAULT)}
-    assert whole.is_faster(wins, left_out, 0.95, 1.0, 10.0), "nor does it stay once it won"
+    assert found(whole, wins, left_out), "nor does it stay once it won"
 
 
 @pytest.mark.parametrize(("slow_calls", "is_faster"), [(7, True), (3, False)])
@@ -92,8 +100,7 @@ def test_the_default_counts_in_both_of_its_modes(
     """Of ten calls so many take twice as long: a user has all of them, and ours is between."""
     default = (0.02,) * slow_calls + (0.01,) * (10 - slow_calls)
     simulated(monkeypatch, lambda places: (0.013,) if places else default)
-    found = whole.is_faster({}, {both[0].kernel.key: final(DIRECT)}, 0.95, 1.0, 10.0)
-    assert found == is_faster
+    assert found(whole, {}, {both[0].kernel.key: final(DIRECT)}) == is_faster
 
 
 def test_forms_that_are_alike_are_not_timed(
@@ -101,7 +108,81 @@ def test_forms_that_are_alike_are_not_timed(
 ) -> None:
     monkeypatch.setattr(forms_module, "judged", None)
     same = {both[0].kernel.key: final(DIRECT)}
-    assert not whole.is_faster(same, same, 0.95, 1.0, 10.0)
+    compared = whole.is_faster(same, same, 0.95, 1.0, 10.0)
+    assert compared == Compared(is_faster=False, standing=frozenset(same), is_same=True)
+
+
+def test_a_kernel_that_another_covers_does_not_stand_in_the_form(
+    whole: WholeProgram, program: Program, both: tuple[Site, Site], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    simulated(monkeypatch, lambda places: (0.01,) if places else (0.04,))
+    whole_group, part = next(
+        (a, b) for a in sites(program) for b in sites(program) if overlap(a, b) and a.ops > b.ops
+    )
+    tried = {
+        whole_group.kernel.key: final(DIRECT, default_s=3e-5, tuned_s=1e-5),
+        part.kernel.key: final(DIRECT),
+    }
+    compared = whole.is_faster({}, tried, 0.95, 1.0, 10.0)
+    assert compared is not None
+    assert compared.standing == {whole_group.kernel.key}
+
+
+@pytest.mark.parametrize("call_s", [0.3, 1.5, 5.0])
+def test_calls_too_long_for_a_proof_are_not_made(
+    whole: WholeProgram,
+    both: tuple[Site, Site],
+    monkeypatch: pytest.MonkeyPatch,
+    call_s: float,
+) -> None:
+    """Of three undecided kernels a form takes eight pairs, or five of calls of seconds."""
+    simulated(monkeypatch, lambda places: pytest.fail("timed"))
+    monkeypatch.setattr(forms_module, "judged", None)
+    whole._ready = replace(whole.ready_in(10.0), call_s=call_s)
+    more = {both[0].kernel.key: final(DIRECT)}
+    assert whole.is_faster({}, more, confidence_of(3), 3.0, 10.0) is None
+
+
+@pytest.mark.parametrize(("call_s", "pairs"), [(0.1, 8), (0.4, None), (1.2, None)])
+def test_as_many_pairs_are_made_as_prove_something_or_none(
+    program: Program, monkeypatch: pytest.MonkeyPatch, call_s: float, pairs: int | None
+) -> None:
+    """Timed calls take twice as long here as those that warm up, and no pair is left out for it."""
+    clock_s, calls = [0.0], [0]
+
+    def function(*_: Any, **__: Any) -> Any:
+        clock_s[0] += call_s if calls[0] < 2 * timer_module.WARM_CALLS else 2 * call_s
+        calls[0] += 1
+        return ()
+
+    monkeypatch.setattr(timer_module, "time", SimpleNamespace(perf_counter=lambda: clock_s[0]))
+    turns = Turns(now=lambda: clock_s[0])
+    timer = timer_module.Timer(program, example_inputs(program), host_target(), 2.3, turns)
+    timer.apart = always_apart
+    sides = timer.proving(function, function, 30, confidence_of(3))
+    assert (sides and len(sides[0])) == pairs
+    if pairs is None:
+        assert calls[0] <= 2 * timer_module.WARM_CALLS, "nothing but the calls that warm up"
+
+
+def test_both_sides_are_timed_in_one_way_where_one_alone_is_short(
+    program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock_s, calls = [0.0], {"short": 0, "long": 0}
+
+    def function(name: str, call_s: float) -> Callable[..., Any]:
+        def call(*_: Any, **__: Any) -> Any:
+            clock_s[0] += call_s
+            calls[name] += 1
+            return ()
+
+        return call
+
+    monkeypatch.setattr(timer_module, "time", SimpleNamespace(perf_counter=lambda: clock_s[0]))
+    timer = timer_module.Timer(program, example_inputs(program), host_target(), 9.0, Turns())
+    timer.apart = always_apart
+    timer.paired(function("short", 19e-3), function("long", 21e-3), 10)
+    assert calls["short"] == calls["long"]
 
 
 def test_a_form_that_is_wrong_is_not_timed(

@@ -4,6 +4,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import jax.numpy as jnp
@@ -158,6 +159,16 @@ def test_a_jitted_function_without_records_gets_first_candidates_at_its_first_ca
 
 def asked_again(*_: object, **__: object) -> None:
     raise AssertionError("expected no second run of the same program")
+
+
+def test_ctrl_c_at_a_miss_is_the_callers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object, **__: object) -> object:
+        return SimpleNamespace(interrupted=True)
+
+    monkeypatch.setattr("hlotune.search.first.first", interrupted)
+    fast = hlotune.jit(lambda x: jnp.tanh(x), database=tmp_path / "a.db", on_miss="first")
+    with pytest.raises(KeyboardInterrupt):
+        fast(normal(64, 64))
 
 
 def test_what_becomes_of_a_miss_is_one_of_two() -> None:

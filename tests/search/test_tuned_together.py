@@ -1,9 +1,10 @@
 """How a run ends where a program gains too little with the kernels that won alone."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import ClassVar
+from types import SimpleNamespace
+from typing import Any, ClassVar
 
 import pytest
 
@@ -14,14 +15,14 @@ from hlotune.measure.trial import Candidate, Failure, Measurement
 from hlotune.schedules.errors import WrongResult
 from hlotune.schedules.steps.schedule import XLA
 from hlotune.search.budget.budget import Limits
-from hlotune.search.finals.closing import Closing
-from hlotune.search.finals.forms import FEW
+from hlotune.search.finals.closing import Closing, judged
+from hlotune.search.finals.forms import FEW, Compared
 from hlotune.search.progress import Event, FormTried, KernelSkipped
 from hlotune.search.result import TuneResult
 from hlotune.search.tasks import Task
 from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.decisions import decision, own_final, was_together
-from hlotune.tuning_logs.finals import Paired, Whole
+from hlotune.tuning_logs.finals import Final, Paired, Whole
 from tests.support.sessions import (
     PROGRAM,
     UNDER,
@@ -66,7 +67,7 @@ class Near(FakeDevice):
         return Comparison(default, found.candidates)
 
 
-Faster = Callable[[Sequence[str], Sequence[str]], bool]
+Faster = Callable[[Sequence[str], Sequence[str]], bool | Compared]
 
 
 def ended(
@@ -79,6 +80,8 @@ def ended(
     conv_wins: bool = True,
     tasks: Sequence[Task] = (),
     events: list[Event] | None = None,
+    places: Sequence[Any] = (),
+    is_long: bool = False,
 ) -> TuneResult:
     """A run in which the best candidates of all kernels but `conv` take `behind` times as long as
     their defaults, and of that too where it does not win.
@@ -89,9 +92,10 @@ def ended(
     device = Near(tasks)
     Near.behind = {t.label: behind for t in tasks if t.label != "conv" or not conv_wins}
     whole = FakeProgram(
-        lambda: alone, with_undecided=lambda also: together, faster_with=faster_with
-    )
-    return run(database, tasks, device, whole=whole, events=events)
+        lambda: alone, with_undecided=lambda also: together, faster_with=faster_with,
+        is_long=is_long,
+    )  # fmt: skip
+    return run(database, tasks, device, whole=whole, events=events, places=places)
 
 
 def always(base: Sequence[str], more: Sequence[str]) -> bool:
@@ -100,6 +104,10 @@ def always(base: Sequence[str], more: Sequence[str]) -> bool:
 
 def never(base: Sequence[str], more: Sequence[str]) -> bool:
     return False
+
+
+def with_all(base: Mapping[str, Final], more: Mapping[str, Final], confidence: float) -> Compared:
+    return Compared(is_faster=True, standing=frozenset({*base, *more}))
 
 
 def algorithms(database: Database, result: TuneResult, program: str | None) -> list[str]:
@@ -251,7 +259,7 @@ def test_a_program_whose_time_its_kernels_explain_is_not_compared_again(
     closing = Closing(
         database=database, run=first.run, numerics="standard", under=UNDER, tell=events.append
     )
-    verdict = closing.verdict(mostly_conv, lambda also: taking(own_s), lambda *_: True)
+    verdict = closing.verdict(mostly_conv, lambda also: taking(own_s), with_all)
     assert not events and not verdict.together
 
 
@@ -285,5 +293,98 @@ def test_kernels_of_unrolled_loops_are_tried_in_the_program_where_xla_is_ahead_o
     closing = Closing(
         database=database, run=result.run, numerics="standard", under=UNDER, is_unrolled=True
     )
-    verdict = closing.verdict(result, lambda also: WHOLE if also else None, lambda *_: True)
+    verdict = closing.verdict(result, lambda also: WHOLE if also else None, with_all)
     assert bool(verdict.together) == tried
+
+
+def sharing(*tasks: Task) -> list[Any]:
+    """Sites of kernels that all have an operation in common, the largest first."""
+    return [
+        SimpleNamespace(kernel=t.kernel, path=(), ops=frozenset(range(len(tasks) - n)), weight=1.0)
+        for n, t in enumerate(tasks)
+    ]
+
+
+def test_of_kernels_that_share_operations_one_alone_is_tried_and_tuned_together(
+    database: Database,
+) -> None:
+    tried: list[Sequence[str]] = []
+
+    def faster_with(base: Sequence[str], more: Sequence[str]) -> bool:
+        tried.append(tuple(more))
+        return True
+
+    large, small = task("dot+bias+tanh", 4), task("dot", 7)
+    result = ended(database, None, faster_with, tasks=[large, small], places=sharing(large, small))
+    assert tried == [(large.kernel.key,)]
+    assert [k.won for k in result.kernels] == [True, False]
+    here = algorithms(database, result, PROGRAM.key)
+    assert here[0] != XLA and here[1] == XLA
+
+
+def test_a_champion_that_does_not_stand_in_the_faster_form_is_not_tuned_together(
+    database: Database,
+) -> None:
+    tasks = [task("stands", 4), task("cannot be built", 7)]
+
+    def faster_with(base: Sequence[str], more: Sequence[str]) -> Compared:
+        return Compared(is_faster=True, standing=frozenset({tasks[0].kernel.key}))
+
+    result = ended(database, None, faster_with, tasks=tasks)
+    assert [k.won for k in result.kernels] == [True, False]
+    assert algorithms(database, result, PROGRAM.key)[1] == XLA
+
+
+def test_a_program_of_long_calls_is_tried_in_one_form(database: Database) -> None:
+    tried: list[Sequence[str]] = []
+
+    def faster_with(base: Sequence[str], more: Sequence[str]) -> bool:
+        tried.append(more)
+        return False
+
+    ended(database, None, faster_with, tasks=[task("a", 4), task("b", 7)], is_long=True)
+    assert len(tried) == 1
+
+
+def test_a_kernel_in_use_since_an_earlier_run_is_said_to_win_and_not_to_be_no_faster(
+    database: Database,
+) -> None:
+    before = ended(database, SLOWER, always)
+    conv, dense = before.kernels
+    stands = own_final(database, before.run, dense.key)
+    assert stands is not None
+    later = started(database, two(), Limits(trials=1), seed=1)
+    unclear = replace(stands.paired, speedup=0.95, low=0.8, high=1.05)
+    unproven = replace(stands, outcome="kept default", paired=unclear)
+    database.record_final(later, database.kernel(dense.key), unproven)
+    result = replace(before, run=later, kernels=(conv, replace(dense, won=False)))
+    events = list[Event]()
+
+    def as_it_is(base: object, more: Mapping[str, Final], confidence: float) -> Compared:
+        return Compared(is_faster=False, standing=frozenset(more), is_same=True)
+
+    closing = Closing(
+        database=database, run=later, numerics="standard", under=UNDER, tell=events.append
+    )
+    verdict = closing.verdict(result, lambda also: SHORT, as_it_is)
+    assert not events
+    assert XLA not in algorithms(database, result, PROGRAM.key)
+    assert [k.won for k in judged(result, verdict).kernels] == [True, True]
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), WrongResult("off", (), ())])
+def test_what_was_tuned_together_is_in_the_result_however_the_run_ends(
+    database: Database, error: BaseException
+) -> None:
+    def compare(also: Mapping[str, Final]) -> Whole | None:
+        if also:
+            raise error
+        return SHORT
+
+    first = ended(database, SHORT, never)
+    closing = Closing(database=database, run=first.run, numerics="standard", under=UNDER)
+    verdict = closing.verdict(first, compare, with_all)
+    dense = first.kernels[1].key
+    assert algorithms(database, first, PROGRAM.key)[1] != XLA
+    assert verdict.together == (dense,)
+    assert judged(first, verdict).kernels[1].won

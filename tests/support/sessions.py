@@ -23,6 +23,7 @@ from hlotune.schedules.targets.target import Properties, Toolchain
 from hlotune.search.budget.budget import Limits
 from hlotune.search.finals.closing import ANY, Within
 from hlotune.search.finals.finals import Keep, keep_nothing
+from hlotune.search.finals.forms import Compared
 from hlotune.search.progress import Event
 from hlotune.search.result import TuneResult
 from hlotune.search.resume_queries import passed_s
@@ -160,7 +161,9 @@ class FakeProgram:
     is_long: bool = False
     with_undecided: Callable[[Mapping[str, Final]], Whole | None] = lambda also: None
     """Compares the program with the champions of undecided kernels too."""
-    faster_with: Callable[[Sequence[str], Sequence[str]], bool] = lambda base, more: False
+    faster_with: Callable[[Sequence[str], Sequence[str]], bool | Compared] = lambda base, more: (
+        False
+    )
     """Whether the program is faster with further champions, beside some that were undecided."""
 
     def prepare(self, oracle_limit_s: float) -> None:
@@ -189,9 +192,12 @@ class FakeProgram:
         confidence: float,
         limit_s: float,
         oracle_limit_s: float | None = None,
-    ) -> bool:
+    ) -> Compared | None:
         self._take(self.comparing_s + min(limit_s, self.timing_s))
-        return self.faster_with(tuple(base), tuple(more))
+        found = self.faster_with(tuple(base), tuple(more))
+        if isinstance(found, Compared):
+            return found
+        return Compared(is_faster=found, standing=frozenset({*base, *more}))
 
     def _take(self, seconds: float) -> None:
         if self.device is not None:
@@ -219,6 +225,7 @@ def run(
     default_errors: Mapping[str, float] | None = None,
     wrong_default: str = "",
     keep: Keep = keep_nothing,
+    places: Sequence[Any] = (),
 ) -> TuneResult:
     """A run by the device's clock; `resume` is the id of one that was interrupted.
 
@@ -249,6 +256,7 @@ def run(
         agreement=lambda kernel: agreed(default_errors or {}, tasks, kernel),
         wrong_default=lambda: wrong_default,
         keep=keep,
+        places=places,
         turns=turns or Turns(),
         resumed=resume is not None,
     )
