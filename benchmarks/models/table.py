@@ -85,6 +85,7 @@ def notes(lines: Sequence[Line]) -> list[str]:
         "blocking calls, medians of turns of all in one run; XLA is its better form, weights as "
         "constants or as arguments; ratios are of turns of one round",
         f"{' or '.join(f'{s:g}' for s in budgets)} s of tuning a model, from an empty database; "
+        "trials are those of searches, without first candidates that were compared at once; "
         "error: the largest difference from XLA's result, of its largest element, and of a "
         "training step the norm",
     ]
