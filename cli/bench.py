@@ -227,7 +227,9 @@ def blaming(tuned: "TunedFunction", path: Path) -> Iterator[None]:
     except WrongResult as error:
         under = conditions(tuned.target, toolchain())
         with TuningDatabase(path, create=False) as opened:
-            keys = take_back_wrong(opened, error, numerics=tuned.numerics, **under)
+            keys = take_back_wrong(
+                opened, error, program=tuned.program.key, numerics=tuned.numerics, **under
+            )
         kept = f"; {', '.join(k[:8] for k in keys)} keep the default from now on" if keys else ""
         raise WrongResult(f"{error}{kept}", error.kernels, error.sites) from error
 

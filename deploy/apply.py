@@ -35,8 +35,8 @@ from hlotune.tuning_logs.decisions import (
     Decision,
     decision,
     elsewhere,
+    tuned_together,
     tuned_with,
-    was_together,
 )
 from hlotune.tuning_logs.finals import Final, Paired
 from hlotune.tuning_logs.open_database import chosen
@@ -220,7 +220,7 @@ def _decisions(
     with chosen(database, create=False) as records:
         decide = partial(decision, records, numerics=numerics, **under)
         decided = {key: decide(key) for key in dict.fromkeys(site.kernel.key for site in found)}
-        together = [key for key in decided if was_together(records, key, under)]
+        together = tuned_together(records, decided, under)
         return decided | {key: decide(key, program=program.key) for key in together}
 
 

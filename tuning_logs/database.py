@@ -195,7 +195,7 @@ class Database(DatabaseFile):
         found = self.query(
             f"""with these as (
                 select * from trials where kernel = :kernel and {UNDER}
-                and (failure_kind is not 'wrong_result' or numerics in ({_at_least(numerics)}))
+                and (failure_kind is not 'wrong_result' or numerics in ({at_least(numerics)}))
             ),
             fastest as (
                 select id, schedule from these where time_s is not null
@@ -327,6 +327,6 @@ class Database(DatabaseFile):
         return 0 if found[0]["last"] is None else int(found[0]["last"]) + 1
 
 
-def _at_least(numerics: Numerics) -> str:
+def at_least(numerics: Numerics) -> str:
     """A setting and those that are laxer, as a list in SQL."""
     return ", ".join(f"'{n}'" for n in NUMERICS[NUMERICS.index(numerics) :])

@@ -2,7 +2,7 @@
 XLA.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Unpack
 
@@ -10,8 +10,8 @@ from hlotune.measure.machine.targets import toolchain, xla_flags
 from hlotune.schedules.numerics import NUMERICS, Numerics
 from hlotune.schedules.steps.schedule import DEFAULT, Schedule
 from hlotune.tuning_logs import rows
-from hlotune.tuning_logs.database import UNDER, Conditions, Database
-from hlotune.tuning_logs.finals import Final, Outcome, Paired
+from hlotune.tuning_logs.database import UNDER, Conditions, Database, at_least
+from hlotune.tuning_logs.finals import WRONG, Final, Outcome, Paired
 from hlotune.tuning_logs.rows import Row
 from hlotune.tuning_logs.toolchains import with_other_flags, with_other_jaxlib
 
@@ -48,6 +48,8 @@ class _Verdict:
     """The rank of the numerics of its run: the higher, the laxer."""
     decided: str
     """When."""
+    barred: bool
+    """Whether it was tuned together with others, and a trial says that its schedule is wrong."""
 
 
 def decision(
@@ -69,9 +71,9 @@ def decision(
 
     `program` is the key of the program that the kernel is for: a schedule that was tuned together
     with others is for the program of its run alone, and stays there whatever runs of other programs
-    find of the kernel alone.
+    find of the kernel alone, unless one finds that schedule wrong.
     """
-    found = _finals(database, kernel_key, under)
+    found = _finals(database, kernel_key, numerics, under)
     if decided := _compared(database, found, numerics, program):
         return decided
     if reason := _why_not_usable(found, numerics):
@@ -92,13 +94,44 @@ def own_final(database: Database, run: str, kernel_key: str) -> Final | None:
     return final if ours else None
 
 
-def _finals(database: Database, kernel_key: str, under: Conditions) -> list[Row]:
+def program_of(database: Database, run: str) -> str | None:
+    """The key of the program that a run tunes; None where it tunes kernels alone."""
+    found = database.query("select program from runs where id = :run", {"run": run})
+    return found[0]["program"] if found else None
+
+
+def tuned_together(
+    database: Database, kernel_keys: Iterable[str], under: Conditions
+) -> frozenset[str]:
+    """Those of some kernels of which a schedule was tuned together with others of some program, be
+    it taken back or not.
+    """
+    found = database.query(
+        f"""select distinct kernel from finals join runs on runs.id = finals.run
+        where kernel in (select value from json_each(:kernels))
+        and decision = :together and {UNDER}""",
+        {"kernels": rows.dumps(list(kernel_keys)), "together": TOGETHER, **under},
+    )
+    return frozenset(row["kernel"] for row in found)
+
+
+def _finals(
+    database: Database, kernel_key: str, numerics: Numerics, under: Conditions
+) -> list[Row]:
+    """All finals, the newest first.  What only a narrower setting than `numerics` found wrong is
+    not barred.
+    """
     return database.query(
-        f"""select finals.*, runs.numerics as setting, runs.program as program
+        f"""select finals.*, runs.numerics as setting, runs.program as program,
+        decision = :together and exists (
+            select * from trials where trials.kernel = finals.kernel
+            and trials.schedule = finals.schedule and failure_kind = 'wrong_result'
+            and trials.numerics in ({at_least(numerics)}) and {UNDER}
+        ) as barred
         from finals join runs on runs.id = finals.run
         where kernel = :kernel and {UNDER}
         order by decided desc, finals.run""",
-        {"kernel": kernel_key, **under},
+        {"kernel": kernel_key, "together": TOGETHER, **under},
     )
 
 
@@ -109,16 +142,31 @@ def _compared(
     rank = _rank(numerics)
     kept = "kept default"
     usable = [row for row in found if row["decision"] == kept or _rank(row["numerics"]) <= rank]
-    readable = _readable(database, usable)
+    readable = _without_wrong(_readable(database, usable), rank)
     own = [verdict for verdict in readable if program is not None and verdict.program == program]
-    if own and (decides := _deciding(own, rank)).final.outcome == TOGETHER:
+    if own and (decides := _deciding(own, rank)).final.won and decides.final.outcome == TOGETHER:
         return _decided(decides, program)
-    return _decided(_deciding(readable, rank), program) if readable else None
+    count = [v for v in readable if v.program == program or not _went_back_together(v.final)]
+    return _decided(_deciding(count or readable, rank), program) if readable else None
 
 
-def was_together(database: Database, kernel_key: str, under: Conditions) -> bool:
-    """Whether a schedule of a kernel stands that was tuned together with others of some program."""
-    return any(row["decision"] == TOGETHER for row in _finals(database, kernel_key, under))
+def _without_wrong(found: Sequence[_Verdict], rank: int) -> list[_Verdict]:
+    """Takes back every final whose schedule any final says is wrong, under a setting of this rank
+    or a laxer one, and what was tuned together and is barred.
+    """
+    wrong = {v.final.schedule for v in found if v.final.is_wrong and v.rank >= rank}
+    return [
+        replace(v, final=replace(v.final, withdrawn=WRONG))
+        if v.final.won and (v.barred or v.final.schedule in wrong)
+        else v
+        for v in found
+    ]
+
+
+def _went_back_together(final: Final) -> bool:
+    """Whether it was taken back in the program in which it was tuned together with others, which
+    says nothing of what other programs use."""
+    return final.outcome == TOGETHER and final.withdrawn is not None
 
 
 def tuned_with(jaxlib: str) -> str:
@@ -143,7 +191,10 @@ def _readable(database: Database, found: Sequence[Row]) -> list[_Verdict]:
             database.unreadable += 1
         else:
             rank = _rank(row["setting"])
-            verdicts.append(_Verdict(final, row["run"], row["program"], rank, row["decided"]))
+            barred = bool(row["barred"])
+            verdicts.append(
+                _Verdict(final, row["run"], row["program"], rank, row["decided"], barred)
+            )
     return verdicts
 
 
@@ -288,7 +339,7 @@ def elsewhere(
     """
     for other in with_other_jaxlib(database, kernel_key, under):
         there: Conditions = {**under, "toolchain_key": other.toolchain.key}
-        found = _compared(database, _finals(database, kernel_key, there), numerics)
+        found = _compared(database, _finals(database, kernel_key, numerics, there), numerics)
         if found is not None and found.final is not None and found.final.won:
             return replace(found, jaxlib=other.toolchain.jaxlib)
     return None

@@ -12,8 +12,14 @@ from hlotune.schedules.steps.schedule import XLA, Schedule
 
 Outcome = Literal["tuned", "tuned together", "kept default"]
 """`tuned together`: the champion is not proven faster than the default alone, but the program of
-the run is proven faster with it, and no other program uses it.
+the run is proven faster with it, and no other program uses it.  It stays `tuned together` where it
+is taken back, which says nothing of other programs then.
 """
+WRONG = "wrong in the program"
+"""Why a champion is taken back whose kernel alone was right."""
+SLOWER = "slower in the program"
+"""Why champions are taken back that won alone, but with which the whole program is slower.  All
+other reasons are that results are wrong."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +85,11 @@ class Final:
         stands; to keep the default is no win."""
         ours = self.schedule.algorithm != XLA
         return self.outcome != "kept default" and ours and self.withdrawn is None
+
+    @property
+    def is_wrong(self) -> bool:
+        """Whether it was taken back because results were wrong with it."""
+        return self.withdrawn is not None and self.withdrawn != SLOWER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

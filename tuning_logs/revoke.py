@@ -7,14 +7,12 @@ from typing import Unpack
 from hlotune.measure.trial import Candidate, Failure, Trial
 from hlotune.schedules.errors import WrongResult
 from hlotune.schedules.numerics import Numerics
+from hlotune.schedules.steps.schedule import DEFAULT
 from hlotune.tuning_logs.database import Conditions, Database
-from hlotune.tuning_logs.decisions import decision
-from hlotune.tuning_logs.finals import Final
+from hlotune.tuning_logs.decisions import TOGETHER, decision
+from hlotune.tuning_logs.finals import SLOWER, WRONG, Final, Outcome
 
-WRONG = "wrong in the program"
-"""Why a champion is taken back whose kernel alone was right."""
-SLOWER = "slower in the program"
-"""Why champions are taken back that won alone, but with which the whole program is slower."""
+__all__ = ["SLOWER", "WRONG", "bar_wrong", "take_back", "take_back_wrong"]
 
 
 def take_back(
@@ -22,23 +20,29 @@ def take_back(
     kernel_key: str,
     reason: str,
     *,
+    program: str | None = None,
     run: str | None = None,
     numerics: Numerics,
     **under: Unpack[Conditions],
 ) -> Final | None:
     """Records that a kernel goes back to its default.
 
+    What was tuned together in a program goes back in that program, where alone it was used: what
+    other programs use of the kernel stays, unless it is the same schedule and wrong.
+
     Args:
+        program: the key of the program that finds so, as `decision` has it.
         run: which finds so; without one it stands in the run that had decided.
 
     Returns:
         What stood until then; None where it was the default anyway.
     """
-    decided = decision(database, kernel_key, numerics=numerics, **under)
+    decided = decision(database, kernel_key, numerics=numerics, program=program, **under)
     found, where = decided.final, run or decided.run
-    if found is None or where is None or not found.won:
+    if found is None or where is None or decided.schedule == DEFAULT:
         return None
-    kept = replace(found, outcome="kept default", withdrawn=reason)
+    outcome: Outcome = TOGETHER if found.outcome == TOGETHER else "kept default"
+    kept = replace(found, outcome=outcome, withdrawn=reason)
     database.record_final(where, database.kernel(kernel_key), kept)
     return found
 
@@ -47,15 +51,20 @@ def take_back_wrong(
     database: Database,
     error: WrongResult,
     *,
+    program: str | None = None,
     run: str | None = None,
     numerics: Numerics,
     **under: Unpack[Conditions],
 ) -> list[str]:
-    """Takes back the champions to blame, and bars them for good; returns their kernels' keys."""
+    """Takes back the champions to blame in a program, and bars them for good; returns their
+    kernels' keys.
+    """
     taken: list[str] = []
     for key in error.kernels:
-        where = run or decision(database, key, numerics=numerics, **under).run
-        found = take_back(database, key, WRONG, run=where, numerics=numerics, **under)
+        where = run or decision(database, key, numerics=numerics, program=program, **under).run
+        found = take_back(
+            database, key, WRONG, program=program, run=where, numerics=numerics, **under
+        )
         if found is None or where is None:
             continue
         _bar(database, key, found, error, where)

@@ -19,7 +19,7 @@ from hlotune.search.result import TuneResult
 from hlotune.search.resume_queries import is_finished
 from hlotune.tuning_logs import own_runs
 from hlotune.tuning_logs.database import Conditions, Database
-from hlotune.tuning_logs.decisions import TOGETHER, decision
+from hlotune.tuning_logs.decisions import TOGETHER, decision, program_of
 from hlotune.tuning_logs.finals import Final, Paired, Summary, Whole
 from hlotune.tuning_logs.revoke import SLOWER, take_back, take_back_wrong
 
@@ -196,10 +196,9 @@ class Closing:
         """Keys of kernels that the program has since they were tuned together in an earlier run,
         which this one found nothing against, though it proved none of them faster.
         """
-        named = {"run": self.run}
-        (row,) = self.database.query("select program from runs where id = :run", named)
+        program = program_of(self.database, self.run)
         decide = partial(
-            decision, self.database, numerics=self.numerics, program=row["program"], **self.under
+            decision, self.database, numerics=self.numerics, program=program, **self.under
         )
         found = {k.key: decide(k.key) for k in result.kernels if not k.won}
         finals = {key: d.final for key, d in found.items() if d.schedule != DEFAULT}
@@ -227,8 +226,14 @@ class Closing:
                 slower=dropped or self._taken_back(whole.slower if whole else ()),
             )
         except WrongResult as error:
+            program = program_of(self.database, self.run)
             wrong = take_back_wrong(
-                self.database, error, run=self.run, numerics=self.numerics, **self.under
+                self.database,
+                error,
+                program=program,
+                run=self.run,
+                numerics=self.numerics,
+                **self.under,
             )
             if not wrong:
                 return Verdict(wrong_anyway=str(error))
@@ -244,12 +249,19 @@ class Closing:
         """Takes champions back; returns the keys of those that stood.  Their trials stay known, so
         that the next run compares them again.
         """
+        program = program_of(self.database, self.run)
         return tuple(
             key
             for key in slower
             if key not in self.wrong_defaults
             and take_back(
-                self.database, key, SLOWER, run=self.run, numerics=self.numerics, **self.under
+                self.database,
+                key,
+                SLOWER,
+                program=program,
+                run=self.run,
+                numerics=self.numerics,
+                **self.under,
             )
         )
 

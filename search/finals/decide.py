@@ -18,7 +18,7 @@ from hlotune.search.finals.finals import Keep, Referee, final, keep_nothing
 from hlotune.search.progress import Finalising, KernelSkipped, Progress
 from hlotune.search.tuner import Builder
 from hlotune.tuning_logs.database import Conditions, Database
-from hlotune.tuning_logs.decisions import decision, standing
+from hlotune.tuning_logs.decisions import decision, program_of, standing
 from hlotune.tuning_logs.finals import Final
 from hlotune.tuning_logs.revoke import take_back
 
@@ -157,7 +157,15 @@ class Deciding:
         stands = self._standing(contest)
         if stands is not None and contest.tuner.is_wrong(stands):
             key = contest.task.kernel.key
-            take_back(self.database, key, WRONG_NOW, numerics=self.numerics, **self.under)
+            program = program_of(self.database, self.run)
+            take_back(
+                self.database,
+                key,
+                WRONG_NOW,
+                program=program,
+                numerics=self.numerics,
+                **self.under,
+            )
 
     def _before(self, n: int) -> Final | None:
         """The earlier final of a kernel in this run; None where its schedule has failed since."""
@@ -179,7 +187,8 @@ class Deciding:
     def _standing(self, contest: Contest) -> Schedule | None:
         """The schedule that an earlier run decided for; None where that is the default."""
         key = contest.task.kernel.key
-        found = decision(self.database, key, numerics=self.numerics, **self.under)
+        program = program_of(self.database, self.run)
+        found = decision(self.database, key, numerics=self.numerics, program=program, **self.under)
         return found.schedule if found.schedule != DEFAULT else None
 
 

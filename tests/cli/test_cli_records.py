@@ -1,6 +1,7 @@
 """Commands that read records: a won kernel, a kept default and a failure."""
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -24,8 +25,10 @@ from hlotune.schedules.spaces.cpu_contraction.space import space_of
 from hlotune.schedules.steps.schedule import DEFAULT
 from hlotune.schedules.targets.target import Properties, Target
 from hlotune.tuning_logs import kept_peaks
-from hlotune.tuning_logs.database import Database
+from hlotune.tuning_logs.database import Database, conditions
+from hlotune.tuning_logs.decisions import TOGETHER, decision
 from tests.support.mlp_records import PROGRAM, parsed, recorded, said
+from tests.support.recorded import PROGRAM as ANOTHER
 from tests.support.recorded import PROPERTIES
 from tests.support.winograd_cases import windowed
 
@@ -209,14 +212,33 @@ def test_kernels_says_what_a_database_knows_of_each(
     assert "known" not in said(capsys, "kernels", PROGRAM)
 
 
+def put_together(file: str) -> None:
+    """Records that the program's first kernel was tuned together with others in it, and that a
+    later run of another program kept its default."""
+    program, here = load(PROGRAM), (host_target(), toolchain())
+    kernel = sites(program)[0].kernel
+    with Database(file) as database:
+        won = decision(database, kernel.key, **conditions(*here)).final
+        assert won is not None
+        run = database.start_run(program, *here)
+        database.record_final(run, kernel, replace(won, outcome=TOGETHER))
+        slower = replace(won.paired, speedup=0.5, low=0.45, high=0.55)
+        run = database.start_run(ANOTHER, *here)
+        database.record_final(run, kernel, replace(won, outcome="kept default", paired=slower))
+
+
+@pytest.mark.parametrize("is_together", [False, True], ids=["tuned alone", "tuned together"])
 def test_a_benchmark_that_finds_a_kernel_wrong_takes_its_record_back(
     capsys: pytest.CaptureFixture[str],
     path: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
+    is_together: bool,
 ) -> None:
     copy = str(shutil.copy(path, tmp_path / "copy.db"))
     key = sites(load(PROGRAM))[0].kernel.key
+    if is_together:
+        put_together(copy)
 
     def wrong(*_: object, **__: object) -> None:
         raise WrongResult("expected 1, got 2; to blame: dot0; tune it again", kernels=(key,))

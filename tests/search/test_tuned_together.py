@@ -21,7 +21,7 @@ from hlotune.search.progress import Event, FormTried, KernelSkipped
 from hlotune.search.result import TuneResult
 from hlotune.search.tasks import Task
 from hlotune.tuning_logs.database import Database
-from hlotune.tuning_logs.decisions import decision, own_final, was_together
+from hlotune.tuning_logs.decisions import decision, own_final, tuned_together
 from hlotune.tuning_logs.finals import Final, Paired, Whole
 from tests.support.sessions import (
     PROGRAM,
@@ -142,18 +142,26 @@ def test_what_was_tuned_together_is_for_that_program_alone(database: Database) -
     assert reason.startswith("kept default: tuned together with the other kernels of one program")
 
 
+def kept_later(database: Database, result: TuneResult, program: str) -> None:
+    """A later run of a program, which finds that the second kernel keeps its default."""
+    key = result.kernels[1].key
+    stands = own_final(database, result.run, key)
+    assert stands is not None
+    slower = replace(stands.paired, speedup=0.5, low=0.45, high=0.55)
+    identity = replace(PROGRAM, key=program)
+    later = started(database, two(), Limits(trials=1), seed=1, program=identity)
+    kept = replace(stands, outcome="kept default", paired=slower)
+    database.record_final(later, database.kernel(key), kept)
+
+
 @pytest.mark.parametrize("key", [PROGRAM.key, "another program"])
 def test_what_was_tuned_together_stays_in_its_program_until_a_run_of_that_says_otherwise(
     database: Database, key: str
 ) -> None:
     result = ended(database, SLOWER, always)
-    dense = result.kernels[1]
-    stands = own_final(database, result.run, dense.key)
-    assert stands is not None and was_together(database, dense.key, UNDER)
-    slower = replace(stands.paired, speedup=0.5, low=0.45, high=0.55)
-    found = replace(stands, outcome="kept default", paired=slower)
-    later = started(database, two(), Limits(trials=1), seed=1, program=replace(PROGRAM, key=key))
-    database.record_final(later, database.kernel(dense.key), found)
+    keys = [k.key for k in result.kernels]
+    assert tuned_together(database, keys, UNDER) == {keys[1]}
+    kept_later(database, result, key)
     is_kept = algorithms(database, result, PROGRAM.key)[1] != XLA
     assert is_kept == (key != PROGRAM.key)
 

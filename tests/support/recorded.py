@@ -134,9 +134,10 @@ def start(
     toolchain: Toolchain = TOOLCHAIN,
     cache: CacheMode = "model",
     numerics: Numerics = "standard",
+    program: NamedProgram | None = None,
 ) -> str:
-    """A run of kernels alone."""
-    return database.start_run(None, target, toolchain, cache=cache, numerics=numerics)
+    """A run, of kernels alone where no program is given."""
+    return database.start_run(program, target, toolchain, cache=cache, numerics=numerics)
 
 
 def fill(database: Database) -> str:
