@@ -162,8 +162,9 @@ def _others(found: Sequence[Task], kernels: Sequence[KernelResult], choices: Cho
 
 
 def _asks_for_others(result: KernelResult | None, all_s: float) -> bool:
-    """Whether a kernel keeps its default, for which nobody knows that it takes little of the time
-    of all kernels."""
+    """Whether a kernel keeps its default and takes enough of all kernels' time for smaller groups
+    of its operations to be compared; also where its comparison failed, and its time is not known.
+    """
     if result is None or result.schedule is None:
         return True
     return not result.won and result.weight * result.default_s >= WORTH_OTHERS * all_s

@@ -19,7 +19,7 @@ from hlotune.search.tasks import Covered
 from hlotune.tuning_logs.finals import Final
 
 FEW = 12
-"""Of so many undecided kernels each may be to blame for time that no kernel alone explains."""
+"""Where no more kernels are undecided, each may be to blame for time that none alone explains."""
 FAR_BEHIND = 1.25
 """A champion that alone takes so many times as long as the default is far behind it."""
 FAR_BEHIND_UNROLLED = 2.0
@@ -62,9 +62,9 @@ def _is_near(kernel: KernelResult, is_unrolled: bool) -> bool:
 def apart(result: TuneResult, places: Sequence[Site], *, is_unrolled: bool = False) -> TuneResult:
     """The result of kernels that share no operations, as they may stand in one program.
 
-    Of some that do, those that won go first, which save most as `choose` has it; then champions
-    that are not far behind, of the largest groups first.  A kernel weighs as much as those of its
-    places that no other takes.
+    Where some share them, those that won go first, which save most as `choose` has it; then
+    champions that are not far behind, those of the largest groups first.  A kernel weighs as much
+    as those of its places that no other takes.
 
     Args:
         places: all sites of the program; a kernel without any is kept as it is.

@@ -35,7 +35,7 @@ class Trying:
     database: Database
     run: str
     result: TuneResult
-    """Of kernels that share no operations (`forms.apart`)."""
+    """The result of kernels that share no operations (`forms.apart`)."""
     compare: CompareForms
     tell: Progress
     stay: frozenset[str] = frozenset()

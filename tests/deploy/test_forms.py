@@ -97,7 +97,7 @@ def test_the_default_counts_in_both_of_its_modes(
     slow_calls: int,
     is_faster: bool,
 ) -> None:
-    """Of ten calls so many take twice as long: a user has all of them, and ours is between."""
+    """So many of ten calls take twice as long: a user has all of them, and ours is between."""
     default = (0.02,) * slow_calls + (0.01,) * (10 - slow_calls)
     simulated(monkeypatch, lambda places: (0.013,) if places else default)
     assert found(whole, {}, {both[0].kernel.key: final(DIRECT)}) == is_faster
@@ -135,7 +135,7 @@ def test_calls_too_long_for_a_proof_are_not_made(
     monkeypatch: pytest.MonkeyPatch,
     call_s: float,
 ) -> None:
-    """Of three undecided kernels a form takes eight pairs, or five of calls of seconds."""
+    """A form of three undecided kernels takes eight pairs, or five of calls of seconds."""
     simulated(monkeypatch, lambda places: pytest.fail("timed"))
     monkeypatch.setattr(forms_module, "judged", None)
     whole._ready = replace(whole.ready_in(10.0), call_s=call_s)
