@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from hlotune.hlo.graph import Graph, Literal, Op
+from hlotune.hlo.graph import Graph, Literal, Op, numpy_dtype
 from hlotune.hlo.kernel import Kernel
 from hlotune.hlo.mlir import attributes
 from hlotune.hlo.mlir import module as mlir
@@ -36,6 +36,13 @@ def fingerprint(graph: Graph) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
+def without_values(graph: Graph) -> str:
+    """The canonical text with zeros in the place of large constants, of which a program may have
+    gigabytes.
+    """
+    return _Printer(_zeros).function(graph)
+
+
 @lru_cache(maxsize=512)
 def graph_of(kernel: Kernel) -> Graph:
     """The function of a kernel as plain values."""
@@ -55,9 +62,20 @@ def places(graph: Graph) -> dict[int, int]:
 
 
 def _digest(literal: Literal) -> str:
-    if literal.splat or literal.type.elements <= INLINE_ELEMENTS:
+    if _is_short(literal):
         return attributes.constant(literal)
     return f"{hashlib.sha256(literal.data).hexdigest()} : {literal.type}"
+
+
+def _zeros(literal: Literal) -> str:
+    if _is_short(literal):
+        return attributes.constant(literal)
+    zero = bytes(numpy_dtype(literal.type.dtype).itemsize)
+    return attributes.constant(Literal(literal.type, zero, splat=True))
+
+
+def _is_short(literal: Literal) -> bool:
+    return literal.splat or literal.type.elements <= INLINE_ELEMENTS
 
 
 def _traverse(graph: Graph) -> tuple[list[Op], list[int]]:

@@ -12,7 +12,7 @@ from math import inf, isfinite
 
 from hlotune.codegen.built import Built
 from hlotune.costmodel.pretrained import untrained
-from hlotune.hlo.canonical import canonical
+from hlotune.hlo.canonical import without_values
 from hlotune.hlo.frontends.program import Program
 from hlotune.hlo.kernel import Kernel
 from hlotune.measure.compiles_nothing import CompilesNothing
@@ -61,8 +61,12 @@ class Found:
 
 
 def whole_kernel(program: Program) -> Kernel:
-    """A program as what trials of options are recorded under: equal to no kernel of a site."""
-    return Kernel(canonical(program.graph) + "\n// the whole program\n")
+    """A program as what trials of options are recorded under: equal to no kernel of a site.
+
+    Weights are zeros in its text, for which the program's key stands beside it.
+    """
+    text = without_values(program.graph)
+    return Kernel(f"{text}\n// the whole program {program.key}\n")
 
 
 class Trials(CompilesNothing):

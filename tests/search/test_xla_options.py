@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from hlotune.hlo.canonical import graph_of
 from hlotune.hlo.frontends.program import Program, load
 from hlotune.measure.trial import Failure
 from hlotune.schedules.errors import ScheduleError
@@ -19,7 +20,7 @@ from hlotune.schedules.steps.schedule import DEFAULT
 from hlotune.schedules.targets.kinds import CPU, GPU, TPU
 from hlotune.search.budget.budget import Limits
 from hlotune.search.searchers.searcher import SEARCHERS
-from hlotune.search.xla_options import Ask, Both, Found, search_options
+from hlotune.search.xla_options import Ask, Both, Found, search_options, whole_kernel
 from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.listing import find_run
 from hlotune.tuning_logs.render import render
@@ -78,6 +79,18 @@ def searched(database: Database, program: Program, ask: Ask, searcher: str = "an
         program, database, ask, limits=Limits(trials=24), searcher=searcher, seed=0, target=TARGET,
         toolchain=TOOLS,
     )  # fmt: skip
+
+
+def test_a_program_is_recorded_without_the_text_of_its_weights() -> None:
+    def frozen(weights: float) -> Program:
+        table = np.full((64, 64), weights, np.float32)
+        table[0, 0] = 0.0
+        return load(lambda x: jnp.tanh(x @ table), np.ones((4, 64), np.float32))
+
+    first, same, other = (whole_kernel(frozen(w)) for w in (0.5, 0.5, 0.25))
+    assert first == same and first.key != other.key
+    assert "dense<0.0> : tensor<64x64xf32>" in first.text and len(first.text) < 2000
+    assert [t.shape for t in graph_of(first).argument_types] == [(4, 64)]
 
 
 @pytest.mark.parametrize("searcher", SEARCHERS)
