@@ -27,8 +27,8 @@ SHORT_PASS = 12
 six, steps by twos and fours were 3 % faster than one by one, and where it has four, 7 %."""
 LONG_PASS = 40
 """The same of a product, whose one reduction is a long stream: on a Zen 3, whose steps have six
-cycles, passes of eight steps took 0.83 to 0.93 of the time of those of two.  Convolutions took up to
-1.6 of it."""
+cycles, passes of eight took 0.83 to 0.93 of the time of those of two.  Convolutions took up to 1.7
+of it."""
 
 
 def left_out(
