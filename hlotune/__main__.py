@@ -2,10 +2,13 @@
 
 import sys
 
+from hlotune.schedules.garbage import searched_seldom
+
 
 def main() -> None:
     """Ctrl-C may come as early as it likes: while commands are still being imported."""
     try:
+        searched_seldom()
         from hlotune.cli.main import main as command
 
         command()

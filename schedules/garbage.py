@@ -4,6 +4,10 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+SELDOM = (10_000, 20, 50)
+"""Objects made until the youngest are searched, and how often that is until older ones are: imports
+alone make half a million objects that stay."""
+
 
 @contextmanager
 def collected_later() -> Iterator[None]:
@@ -19,3 +23,8 @@ def collected_later() -> Iterator[None]:
     finally:
         if was_on:
             gc.enable()
+
+
+def searched_seldom() -> None:
+    """For a process of our own, before it imports much: a user's process searches as it is told."""
+    gc.set_threshold(*SELDOM)

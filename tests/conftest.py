@@ -11,10 +11,14 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from hlotune.schedules.garbage import searched_seldom
+
 os.environ["JAX_PLATFORMS"] = "cpu"  # before anything imports jax
 # Shells leave Ctrl-C ignored for what they run in the background, and its children with it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+searched_seldom()
 
 # Machines that run tests are shared and slow by turns, so no test fails for the time it took.
 settings.register_profile(
@@ -23,8 +27,6 @@ settings.register_profile(
 settings.register_profile("ci", settings.get_profile("here"), derandomize=True, database=None)
 settings.load_profile("ci" if os.environ.get("CI") else "here")
 
-APART = ("torch", "frameworks")
-"""Marks of tests whose packages not every environment has."""
 MOST_NAMED = 10
 """Files that a header names one by one."""
 GOLDEN = Path(__file__).parent / "golden"
@@ -44,9 +46,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Files whose tests all need torch import it, so `-m "not torch"` does not even read them.
-
-    The same holds for the packages of other marks in `APART`.
+    """Files whose tests all need torch import it, so `-m "not torch"` does not even read them; nor
+    is any other read of which no test can be chosen.
     """
     return True if collection_path in files_left_out(config.option.markexpr) else None
 
@@ -65,17 +66,13 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
 
 @cache
 def files_left_out(marks: str) -> set[Path]:
-    """By the expression of `-m`: files of a mark that is left out, and, where it begins with a mark
-    of `APART`, all without that one, whose packages the environment may lack."""
-    lines = [f"\npytestmark = pytest.mark.{x}\n" for x in APART if f"not {x}" in marks]
-    first = marks.partition(" ")[0]
-    wanted = f"pytest.mark.{first}" if first in APART else ""
-    files = Path(__file__).parent.rglob("test_*.py") if lines or wanted else ()
-    texts = {path: path.read_text(encoding="utf-8") for path in files}
-    return {
-        path for path, text in texts.items()
-        if wanted not in text or any(line in text for line in lines)
-    }  # fmt: skip
+    """Those from which the expression of `-m` can choose nothing."""
+    if not marks:
+        return set()
+    from tests.support.marks import may_be_chosen
+
+    files = Path(__file__).parent.rglob("test_*.py")
+    return {x for x in files if not may_be_chosen(x.read_text(encoding="utf-8"), marks)}
 
 
 class Recording(str):

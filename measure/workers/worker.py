@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from typing import IO
 
 from hlotune.measure.workers.channel import Handler, Message, pack, read_message
+from hlotune.schedules.garbage import searched_seldom
 
 
 def serve(handlers: Mapping[str, Handler]) -> None:
@@ -48,6 +49,7 @@ def _send(replies: IO[bytes], message: Message) -> None:
 
 
 def main(role: str) -> None:
+    searched_seldom()
     if role == "build":  # its handlers need no jax
         from hlotune.measure.workers.build_handler import handlers
     elif role == "device":

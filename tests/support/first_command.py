@@ -9,8 +9,10 @@ import io
 from contextlib import redirect_stdout
 
 from hlotune.cli.main import run_command
+from hlotune.schedules.garbage import searched_seldom
 
 with redirect_stdout(io.StringIO()):
     run_command(["db", "ls", "--help"])
 gc.collect()
 gc.freeze()
+searched_seldom()
