@@ -14,14 +14,27 @@ Spans = Mapping[str, Span]
 
 def region_at(f: Function, nest: LoopNest, s: StageNest, at: StageNest, spans: Spans) -> Spans:
     """Spans of a stage inside a loop of `at`, which stands at its own spans."""
+    return _region(f, nest, s, at, {at.stage.name: spans})
+
+
+def _region(
+    f: Function, nest: LoopNest, s: StageNest, at: StageNest, known: dict[str, Spans]
+) -> Spans:
+    """`known` grows: stages that read one another in a diamond would be asked again for each way
+    through it."""
     users = readers(nest, s)
-    parts = [_read_part(f, s, user, _seen(f, nest, user, at, spans)) for user in users]
+    parts = [_read_part(f, s, user, _seen(f, nest, user, at, known)) for user in users]
     return parts[0] if len(parts) == 1 else {a: _joined([x[a] for x in parts]) for a in parts[0]}
 
 
-def _seen(f: Function, nest: LoopNest, user: StageNest, at: StageNest, spans: Spans) -> Spans:
+def _seen(
+    f: Function, nest: LoopNest, user: StageNest, at: StageNest, known: dict[str, Spans]
+) -> Spans:
     """What `user` walks while `at`, itself or a stage around it, stands at its spans."""
-    return spans if user is at or user.at is None else region_at(f, nest, user, at, spans)
+    name = user.stage.name if user.at is not None else at.stage.name
+    if name not in known:
+        known[name] = _region(f, nest, user, at, known)
+    return known[name]
 
 
 def _joined(parts: Sequence[Span]) -> Span:

@@ -13,7 +13,7 @@ where.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import ceil, prod
 from typing import Literal
 
@@ -139,6 +139,10 @@ class LoopNest:
     target: CpuTarget
     stages: tuple[StageNest, ...]
     """The stages in order of execution at each place; a producer stands before its consumer."""
+    regions: "dict[int, tuple[StageNest, dict[str, int]]]" = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+    """What is known of `region`, by the identity of the stage, which is kept with it."""
 
     def stage(self, name: str) -> StageNest:
         for s in self.stages:
@@ -188,6 +192,13 @@ def region(nest: LoopNest, stage: StageNest) -> dict[str, int]:
     """Largest size, along each axis, of what one execution of a stage computes."""
     if stage.at is None:
         return stage.stage.extents
+    if id(stage) not in nest.regions:
+        nest.regions[id(stage)] = stage, _region(nest, stage)
+    return dict(nest.regions[id(stage)][1])
+
+
+def _region(nest: LoopNest, stage: StageNest) -> dict[str, int]:
+    assert stage.at is not None
     outer = nest.stage(stage.at[0])
     inside = outer.sizes_inside(outer.index(stage.at[1]), region(nest, outer))
     users = readers(nest, stage)
@@ -198,7 +209,7 @@ def region(nest: LoopNest, stage: StageNest) -> dict[str, int]:
 
 def readers(nest: LoopNest, stage: StageNest) -> tuple[StageNest, ...]:
     """The stages that read what a stage stores, in order."""
-    return tuple(s for s in nest.stages if s is not stage and reads(stage.stage, s.stage))
+    return tuple(s for s in nest.stages if s is not stage and is_read_by(stage.stage, s.stage))
 
 
 def _seen(nest: LoopNest, user: StageNest, at: StageNest, inside: dict[str, int]) -> dict[str, int]:
@@ -280,6 +291,11 @@ def encloses(nest: LoopNest, place: tuple[str, str], stage: StageNest) -> bool:
             return outer.index(axis) <= outer.index(stage.at[1])
         stage = outer
     return False
+
+
+def is_read_by(producer: Stage, consumer: Stage) -> bool:
+    """Whether a consumer loads something that a producer stores."""
+    return not consumer.maps.keys().isdisjoint(producer.stored)
 
 
 def reads(producer: Stage, consumer: Stage) -> tuple[Load, ...]:

@@ -9,7 +9,7 @@ from math import prod
 
 from hlotune.schedules.errors import ScheduleError
 from hlotune.schedules.ir.borders import copies, pieces
-from hlotune.schedules.ir.nest import LoopNest, StageNest, reads, region, stored_bytes
+from hlotune.schedules.ir.nest import LoopNest, StageNest, is_read_by, region, stored_bytes
 from hlotune.schedules.steps.limit_formulas import (
     CODE_STATEMENTS,
     MOST_BYTES,
@@ -95,7 +95,7 @@ def held_meanwhile(nest: LoopNest, s: StageNest) -> list[StageNest]:
     k = next(n for n, x in enumerate(nest.stages) if x.stage.name == s.stage.name)
     later = nest.stages[k:]
     handed = [x for x in nest.stages[:k] if x.scope == "register"]
-    read = [x for x in handed if any(reads(x.stage, y.stage) for y in later)]
+    read = [x for x in handed if any(is_read_by(x.stage, y.stage) for y in later)]
     found, inner = [x for x in read if _is_in_registers_of(x, s)], s
     while inner.at is not None:
         outer, axis = nest.stage(inner.at[0]), inner.at[1]

@@ -23,6 +23,7 @@ from hlotune.schedules.ir.nest import (
     StageNest,
     encloses,
     is_in_own_order,
+    readers,
     reads,
     region,
 )
@@ -199,7 +200,7 @@ class ComputeAt:
     def apply(self, nest: LoopNest) -> LoopNest:
         s, c = nest.stage(self.stage), nest.stage(self.consumer)
         k = c.index(self.axis)
-        users = [x for x in nest.stages if x is not s and reads(s.stage, x.stage)]
+        users = readers(nest, s)
         inside = [x for x in users if x is c or _is_within(nest, x, (self.consumer, self.axis))]
         require(bool(inside), "compute_at", f"{self.consumer} reads nothing of {self.stage}")
         others = [x.stage.name for x in users if x not in inside]

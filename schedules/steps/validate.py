@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from hlotune.schedules.errors import require
 from hlotune.schedules.ir.borders import guarded
-from hlotune.schedules.ir.nest import LoopNest, StageNest, encloses, reads, region
+from hlotune.schedules.ir.nest import LoopNest, StageNest, encloses, is_read_by, reads, region
 from hlotune.schedules.steps.accumulate import check_held, check_pieces
 from hlotune.schedules.steps.end_at import check_ends
 from hlotune.schedules.steps.layout import check_preloaded
@@ -141,7 +141,7 @@ def _check_enclosing(outer: StageNest, s: StageNest, axis: str) -> None:
 
 def _check_readers(nest: LoopNest, s: StageNest, place: tuple[str, str]) -> None:
     for user in nest.stages:
-        inside = not reads(s.stage, user.stage) or encloses(nest, place, user)
+        inside = not is_read_by(s.stage, user.stage) or encloses(nest, place, user)
         require(inside, s.stage.name, f"{user.stage.name} reads it outside of {' '.join(place)}")
 
 
