@@ -6,9 +6,10 @@ The points are 0 and pairs +-p, so that even and odd parts are shared between th
 +-3/4, +-3/2 are three to eight times more accurate than +-1, +-2, and as exact in binary.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cache
 from itertools import product
 from math import prod
 
@@ -86,35 +87,32 @@ def inputs(m: int) -> int:
 
 def of_inputs(m: int, d: Sequence[Expr]) -> list[Expr]:
     """Values at the points 0, +p, -p, ..., infinity, of as many inputs."""
-    pairs = PAIRS[m]
-    whole = _from_squares(pairs)
+    whole = _from_squares(PAIRS[m])
     result = [_sum(zip(whole, d[0::2], strict=True))]
-    for p in pairs:
-        others = _from_squares([q for q in pairs if q != p])
+    for p in PAIRS[m]:
+        others = _from_squares(tuple(q for q in PAIRS[m] if q != p))
         odd, even = (_sum(zip(others, d[k : k + 2 * len(others) : 2], strict=True)) for k in (1, 2))
-        result += [_sum([(Fraction(1), even), (sign * p, odd)]) for sign in (1, -1)]
+        result += [_sum([(1.0, even), (sign * float(p), odd)]) for sign in (1, -1)]
     return [*result, _sum(zip(whole, d[1::2], strict=True))]
 
 
 def of_outputs(m: int, products: Sequence[Expr]) -> list[Expr]:
     """`m` outputs of the products at the points."""
-    pairs, one = PAIRS[m], Fraction(1)
     plus, minus = products[1:-1:2], products[2:-1:2]
-    sums = [_sum([(one, a), (one, b)]) for a, b in zip(plus, minus, strict=True)]
-    differences = [_sum([(one, a), (-one, b)]) for a, b in zip(plus, minus, strict=True)]
+    sums = [_sum([(1.0, a), (1.0, b)]) for a, b in zip(plus, minus, strict=True)]
+    differences = [_sum([(1.0, a), (-1.0, b)]) for a, b in zip(plus, minus, strict=True)]
     result = []
-    for power in range(m):
-        shared = differences if power % 2 else sums
-        terms = [(p**power, x) for p, x in zip(pairs, shared, strict=True)]
-        terms += [(one, products[0])] if power == 0 else []
-        terms += [(one, products[-1])] if power == m - 1 else []
+    for power, factors in enumerate(_powers(m)):
+        terms = [*zip(factors, differences if power % 2 else sums, strict=True)]
+        terms += [(1.0, products[0])] if power == 0 else []
+        terms += [(1.0, products[-1])] if power == m - 1 else []
         result.append(_sum(terms))
     return result
 
 
 def of_taps(m: int, g: Sequence[Expr]) -> list[Expr]:
     """Values of the taps at the points, over the point's distances from the others."""
-    return [_sum(zip(row, g, strict=True)) for row in tap_matrix(m)]
+    return [_sum(zip(row, g, strict=True)) for row in _tap_factors(m)]
 
 
 def points(m: int) -> tuple[Fraction, ...]:
@@ -171,9 +169,21 @@ def separably(rule: str, m: int, values: Sequence[Expr], axes: int) -> list[Expr
 RULES = {"inputs": of_inputs, "outputs": of_outputs, "taps": of_taps}
 
 
-def _from_squares(pairs: Sequence[Fraction]) -> list[Fraction]:
+@cache
+def _from_squares(pairs: tuple[Fraction, ...]) -> tuple[float, ...]:
     """Coefficients, the constant first, of the product of (y - p^2)."""
-    return _from_roots([p * p for p in pairs])
+    return tuple(map(float, _from_roots([p * p for p in pairs])))
+
+
+@cache
+def _powers(m: int) -> tuple[tuple[float, ...], ...]:
+    """For each power below m, that power of the points above zero."""
+    return tuple(tuple(float(p**power) for p in PAIRS[m]) for power in range(m))
+
+
+@cache
+def _tap_factors(m: int) -> tuple[tuple[float, ...], ...]:
+    return tuple(tuple(map(float, row)) for row in tap_matrix(m))
 
 
 def _from_roots(roots: Sequence[Fraction]) -> list[Fraction]:
@@ -184,7 +194,7 @@ def _from_roots(roots: Sequence[Fraction]) -> list[Fraction]:
     return result
 
 
-def _sum(terms: "Sequence[tuple[Fraction, Expr]] | zip[tuple[Fraction, Expr]]") -> Expr:
+def _sum(terms: Iterable[tuple[float, Expr]]) -> Expr:
     """Zeros left out; terms of factor one first, so that each other one is a multiply-add."""
     kept = sorted(
         ((c, x) for c, x in terms if c), key=lambda term: (abs(term[0]) != 1, term[0] < 0)
@@ -192,11 +202,11 @@ def _sum(terms: "Sequence[tuple[Fraction, Expr]] | zip[tuple[Fraction, Expr]]") 
     factor, total = kept[0]
     dtype = total.dtype
     if factor != 1:
-        total = Apply("multiply", (Const(float(factor), dtype), total), dtype)
+        total = Apply("multiply", (Const(factor, dtype), total), dtype)
     for c, x in kept[1:]:
         if abs(c) == 1:
             total = Apply("add" if c > 0 else "subtract", (total, x), dtype)
         else:
-            scaled = Apply("multiply", (Const(float(c), dtype), x), dtype)
+            scaled = Apply("multiply", (Const(c, dtype), x), dtype)
             total = Apply("add", (total, scaled), dtype)
     return total
