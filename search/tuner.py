@@ -173,6 +173,8 @@ class KernelTuner:
         """Schedules that are never champions, not even where they were timed before."""
         self._wrong: set[Schedule] = set()
         """Those among them that were wrong when they were looked at as closely as winners."""
+        self._standing: tuple[tuple[int, int], tuple[float, ...]] = (0, 0), ()
+        """How many are usable and failed, and the times of those usable that did not fail."""
         self._mishaps: set[Schedule] = set()
         """Schedules on which the device failed in this run."""
         self._batches = 0
@@ -182,8 +184,15 @@ class KernelTuner:
 
     @property
     def best_s(self) -> float:
-        times = (t.time_s for t in self._usable if t.candidate.schedule not in self._failed)
-        return min((time_s for time_s in times if time_s), default=float("inf"))
+        return min(self._times_s(), default=float("inf"))
+
+    def _times_s(self) -> tuple[float, ...]:
+        """Of the trials that can be champions; both sets only grow."""
+        counts = len(self._usable), len(self._failed)
+        if counts != self._standing[0]:
+            standing = [t for t in self._usable if t.candidate.schedule not in self._failed]
+            self._standing = counts, tuple(s for t in standing if (s := t.time_s))
+        return self._standing[1]
 
     @property
     def usable(self) -> int:
@@ -206,8 +215,7 @@ class KernelTuner:
     def near(self, times: float) -> int:
         """Trials that took at most so many times the best."""
         most_s = times * self.best_s
-        times_s = (t.time_s for t in self._usable if t.candidate.schedule not in self._failed)
-        return sum(time_s <= most_s for time_s in times_s if time_s)
+        return sum(time_s <= most_s for time_s in self._times_s())
 
     def first_candidate(self) -> Trial | None:
         """The fastest trial of the space's own proposal; None where it was not measured, or failed

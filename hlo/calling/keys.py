@@ -35,6 +35,8 @@ def is_key(leaf: Any) -> bool:
 def generators_of(leaves: Sequence[Any]) -> Generators:
     """The generators of those leaves, arrays or types, that are typed keys."""
     places = [k for k, leaf in enumerate(leaves) if is_key(leaf)]
+    if not places:
+        return {}
     found: dict[int, Any] = {}
 
     def note(*keys: jax.Array) -> None:

@@ -25,7 +25,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from math import comb, exp, inf, log, sqrt
-from statistics import mean, median, variance
+from statistics import fmean, median
 from typing import TYPE_CHECKING
 
 from hlotune.measure.timing.modes import fast_time_s, modes
@@ -132,8 +132,10 @@ def _of_three(default_s: Sequence[float], candidate_s: Sequence[float]) -> tuple
     own (`timing.is_seldom`): the interval shows how the other side varies then.
     """
     sides = [[log(s) for s in side] for side in (default_s, candidate_s)]
-    off = STUDENT_T * sqrt(sum(variance(side) for side in sides) / FEWEST_LONG)
-    between = mean(sides[0]) - mean(sides[1])
+    means = [fmean(side) for side in sides]
+    squares = sum((x - m) ** 2 for side, m in zip(sides, means, strict=True) for x in side)
+    off = STUDENT_T * sqrt(squares / (FEWEST_LONG - 1) / FEWEST_LONG)
+    between = means[0] - means[1]
     return exp(between - off), exp(between + off)
 
 

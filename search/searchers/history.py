@@ -12,6 +12,13 @@ Times = NDArray[np.float64]
 """`(n,)`, seconds; nan where the candidate failed."""
 Digests = NDArray[np.uint64]
 
+_STEP = np.uint64(0x9E3779B97F4A7C15)
+_MIXING = (
+    (np.uint64(30), np.uint64(0xBF58476D1CE4E5B9)),
+    (np.uint64(27), np.uint64(0x94D049BB133111EB)),
+)
+_LAST_SHIFT = np.uint64(31)
+
 
 @runtime_checkable
 class Digesting(Protocol):
@@ -28,15 +35,14 @@ def digests(space: Space, configs: Configs) -> Digests:
 def row_hash(configs: Configs) -> Digests:
     """A 64-bit hash of each row: columns go in one after the other, mixed as in splitmix64."""
     state = np.full(len(configs), 0x9E3779B97F4A7C15, np.uint64)
-    for column in configs.T:
-        state = _mixed((state ^ column.astype(np.uint64)) + np.uint64(0x9E3779B97F4A7C15))
+    for column in configs.T.astype(np.uint64, order="C"):
+        state ^= column
+        state += _STEP
+        for shift, factor in _MIXING:
+            state ^= state >> shift
+            state *= factor
+        state ^= state >> _LAST_SHIFT
     return state
-
-
-def _mixed(x: Digests) -> Digests:
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return x ^ (x >> np.uint64(31))
 
 
 class History:

@@ -4,7 +4,7 @@ import zlib
 from collections.abc import Mapping
 from io import BytesIO
 from typing import Any
-from zipfile import BadZipFile
+from zipfile import ZIP_DEFLATED, BadZipFile, ZipFile, ZipInfo
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,8 +13,14 @@ Arrays = Mapping[str, NDArray[Any]]
 
 
 def packed(arrays: Arrays) -> bytes:
+    """Compressed a little: more takes several times as long, for a tenth of the bytes."""
     file = BytesIO()
-    np.savez_compressed(file, allow_pickle=False, **arrays)
+    with ZipFile(file, "w") as archive:
+        for name, array in arrays.items():
+            content = BytesIO()
+            np.lib.format.write_array(content, np.asanyarray(array), allow_pickle=False)
+            entry = ZipInfo(f"{name}.npy")  # of no date: equal states are equal bytes
+            archive.writestr(entry, content.getvalue(), ZIP_DEFLATED, compresslevel=1)
     return file.getvalue()
 
 
