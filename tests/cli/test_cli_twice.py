@@ -1,13 +1,13 @@
-"""One tiny product tuned twice from the command line, on this machine: all rooms at work."""
+"""One tiny product tuned twice from the command line, on this machine: all rooms at work.
 
-import os
-import subprocess
-import sys
+The default model needs no torch, and the roofline no xgboost either.
+"""
+
 from pathlib import Path
 
 from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.maintenance import check
-from tests.support.tree import ROOT
+from tests.support.libraries import tune_without
 
 PRODUCT = """
 import jax.numpy as jnp
@@ -17,16 +17,9 @@ def model():
 """
 
 
-def progress(*arguments: str) -> list[str]:
+def progress(without: str, *arguments: str) -> list[str]:
     """What a run that ends well says while it goes, but for that others run beside it."""
-    done = subprocess.run(
-        [sys.executable, "-m", "hlotune", "run", *arguments],
-        cwd=ROOT,
-        env=os.environ | {"JAX_PLATFORMS": "cpu"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = tune_without(without, "run", *arguments)
     assert done.returncode == 0, done.stderr
     assert "whole program: " in done.stdout
     return [x for x in done.stderr.splitlines() if "another tuner is at work" not in x]
@@ -36,7 +29,9 @@ def test_a_second_run_starts_from_what_is_known_and_repeats_none_of_it(tmp_path:
     (tmp_path / "product.py").write_text(PRODUCT, encoding="utf-8")
     path = tmp_path / "tuning.db"
     command = [f"{tmp_path / 'product.py'}:model", "--trials", "2", "--database", str(path)]
-    said = [progress(*command) for _ in range(2)]
+    said = [
+        progress("torch", *command), progress("torch,xgboost", *command, "--model", "roofline")
+    ]  # fmt: skip
     assert said[0][0].startswith("1 kernel, 0 trials known")
     assert said[1][0].startswith("1 kernel, 2 trials known")
     assert all(lines[-1].startswith("2 trials in ") for lines in said)

@@ -1,6 +1,8 @@
-"""Cost models whose library is not installed say so in one line, and how to install it."""
+"""Cost models whose library is not installed say so in one line, and how to install it.
 
-import shlex
+`tests/cli/test_cli_twice.py` searches without them.
+"""
+
 import subprocess
 import sys
 from pathlib import Path
@@ -8,79 +10,78 @@ from pathlib import Path
 import pytest
 
 from hlotune.costmodel import pretrained
+from tests.support.libraries import tune_without
 from tests.support.tree import ROOT
 
-WITHOUT = """
-import shlex, sys
-sys.modules.update(dict.fromkeys(sys.argv[1].split(",")))  # importing one of these fails now
-from hlotune.cli.main import run_command
-sys.exit(min(run_command(shlex.split(command)) for command in sys.argv[2:]))
-"""
 PRODUCT = """
 import jax.numpy as jnp
 
 def model():
     return (lambda x, w: x @ w), (jnp.ones((32, 24)), jnp.ones((24, 40)))
 """
+STARTED = """
+import sys
+sys.modules.update(dict.fromkeys(sys.argv[1].split(",")))
+from hlotune.costmodel.pretrained import start
+from hlotune.schedules.errors import HlotuneError
+for model in sys.argv[2:]:
+    try:
+        start(model)
+    except HlotuneError as error:
+        print(error)
+"""
+"""Makes models where some libraries, with commas between, are not installed."""
 
 
-def tune(without: str, *commands: str) -> subprocess.CompletedProcess[str]:
-    """Commands of `tune`, quoted as for a shell, in a process in which some libraries, with commas
-    between, are not installed; it ends with the least of their exit codes.
-    """
-    return subprocess.run(
-        [sys.executable, "-c", WITHOUT, without, *commands],
-        cwd=ROOT, capture_output=True, text=True,
-    )  # fmt: skip
+def started(without: str, *models: str) -> list[str]:
+    """What making each of these models says."""
+    words = [sys.executable, "-c", STARTED, without, *models]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True)
+    return done.stdout.splitlines()
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> str:
+def run(tmp_path: Path) -> list[str]:
     """The command that tunes a tiny product, in a folder whose name is two words."""
     product = tmp_path / "tiny product" / "product.py"
     product.parent.mkdir()
     product.write_text(PRODUCT, encoding="utf-8")
-    options = ("--trials", "2", "--database", str(tmp_path / "t.db"))
-    return shlex.join(("run", f"{product}:model", *options))
+    return ["run", f"{product}:model", "--trials", "2", "--database", str(tmp_path / "t.db")]
 
 
-def test_networks_without_torch_name_the_command_that_installs_it(run: str, tmp_path: Path) -> None:
-    done = tune("torch", *(f"{run} --model {model}" for model in ("mlp", "treegru", "ensemble")))
-    assert done.returncode == 2
-    assert [line for line in done.stderr.splitlines() if line.startswith("tune: ")] == [
-        f"tune: the model {needs} needs the library torch, which is not installed; install it with "
+def test_networks_without_torch_name_the_command_that_installs_it(
+    run: list[str], tmp_path: Path
+) -> None:
+    assert started("torch", "mlp", "treegru", "ensemble") == [
+        f"the model {needs} needs the library torch, which is not installed; install it with "
         "`pip install torch`, or choose another model"
         for needs in ("mlp", "treegru", "mlp")
     ]
+    done = tune_without("torch", *run, "--model", "treegru")
+    assert done.returncode == 2
+    assert "\ntune: the model treegru needs the library torch" in f"\n{done.stderr}"
     assert not (tmp_path / "t.db").exists()
 
 
-def test_trees_without_xgboost_name_the_command_that_installs_it(run: str, tmp_path: Path) -> None:
+def test_trees_without_xgboost_name_the_command_that_installs_it(
+    run: list[str], tmp_path: Path
+) -> None:
     models = ("trees", "trees-rank", "trees-time")
-    done = tune("xgboost", *(f"{run} --model {model}" for model in models))
-    assert done.returncode == 2
-    assert [line for line in done.stderr.splitlines() if line.startswith("tune: ")] == [
-        f"tune: the model {model} needs the library xgboost, which is not installed; install it "
+    assert started("xgboost", *models) == [
+        f"the model {model} needs the library xgboost, which is not installed; install it "
         "with `pip install xgboost-cpu`, or choose another model"
         for model in models
     ]
+    done = tune_without("xgboost", *run, "--model", "trees")
+    assert done.returncode == 2
+    assert "\ntune: the model trees needs the library xgboost" in f"\n{done.stderr}"
     assert not (tmp_path / "t.db").exists()
 
 
 def test_exporting_trees_without_xgboost_names_the_command_that_installs_it(tmp_path: Path) -> None:
     source, out = pretrained.shipped("trees"), tmp_path / "trees.json"
     words = ("model", "export", "--file", str(source), "-o", str(out))
-    done = tune("xgboost", shlex.join(words))
+    done = tune_without("xgboost", *words)
     assert done.returncode == 2
     assert "trees needs the library xgboost, which is not installed" in done.stderr
     assert not out.exists()
-
-
-def test_a_search_by_the_roofline_needs_neither(run: str) -> None:
-    done = tune("torch,xgboost", f"{run} --model roofline")
-    assert done.returncode == 0, done.stderr
-
-
-def test_a_search_by_the_default_model_needs_no_torch(run: str) -> None:
-    done = tune("torch", run)
-    assert done.returncode == 0, done.stderr

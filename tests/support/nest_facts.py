@@ -3,10 +3,12 @@
 The reference for features: it knows nothing of configs, paths or arrays.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, wraps
 from itertools import product
 from math import ceil, prod
+from typing import Concatenate, ParamSpec, TypeVar, cast
 
 from hlotune.schedules.dtypes import BYTES
 from hlotune.schedules.ir.expr import Load
@@ -14,6 +16,8 @@ from hlotune.schedules.ir.nest import Loop, LoopNest, StageNest
 from hlotune.schedules.patterns.contraction import Contraction
 
 LINE = 64
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 @dataclass(frozen=True)
@@ -23,11 +27,25 @@ class Touched:
     run: float
 
 
+def once(method: "Callable[Concatenate[Facts, P], R]") -> "Callable[Concatenate[Facts, P], R]":
+    """Asked many times, and computed once for the same arguments."""
+
+    @wraps(method)
+    def asked(self: "Facts", /, *arguments: P.args, **others: P.kwargs) -> R:
+        answers, key = self.answers.setdefault(method.__name__, {}), arguments
+        if key not in answers:
+            answers[key] = method(self, *arguments, **others)
+        return cast(R, answers[key])
+
+    return asked
+
+
 class Facts:
     """Level k is the body inside the first k loops that iterate on the way to the sum."""
 
     def __init__(self, c: Contraction, nest: LoopNest) -> None:
         self.c, self.nest = c, nest
+        self.answers: dict[str, dict[object, object]] = {}
         self.core, self.out = nest.stage(c.core.name), nest.stage(c.out.name)
         self.extents = {a.name: a.extent for a in (*c.parallel, *c.reduce)}
         self.loops = [x for x in self._all() if self._iterates(x)]
@@ -54,6 +72,7 @@ class Facts:
     def levels(self) -> range:
         return range(len(self.loops) + 1)
 
+    @once
     def step(self, root: str, level: int) -> int:
         """Elements of a root that one execution of a level walks at most."""
         outside = [x.step for x in self.loops[:level] if x.root == root]
@@ -65,6 +84,7 @@ class Facts:
     def runs(self, level: int) -> int:
         return prod(self.pieces(a, level) for a in self.extents)
 
+    @once
     def size(self, root: str, level: int) -> float:
         return self.extents[root] / self.pieces(root, level)
 
@@ -86,6 +106,7 @@ class Facts:
             return self.split
         return self.level_inside(self.core, self.core.accumulate)
 
+    @once
     def packed_at(self, k: int) -> int | str | None:
         """Level at which an operand is packed, "load" or "call", or None."""
         maker = self.nest.producer(f"{self.c.operands[k].tensor}.packed")
@@ -95,6 +116,7 @@ class Facts:
             return maker.scope
         return self.level_inside(self.nest.stage(maker.at[0]), maker.at[1])
 
+    @once
     def operand(self, k: int, level: int) -> Touched:
         x = self._plain(self.c.operands[k], level)
         if self.packed_at(k) is None:
@@ -127,6 +149,7 @@ class Facts:
     def sums(self, level: int) -> float:
         return prod(self.size(a.name, level) for a in self.c.parallel)
 
+    @once
     def result(self, level: int) -> Touched:
         """What is touched of the stored results, as they lie in memory."""
         store = self.c.out.stores[0]

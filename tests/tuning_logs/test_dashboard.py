@@ -49,14 +49,29 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def run(path: Path) -> str:
+def fresh(path: Path) -> str:
+    """A run in a database of this test alone."""
     with Database(path) as database:
         return fill(database)
 
 
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Site, str]:
+    """A dashboard and the run that it shows, for tests that read: its pages are drawn once."""
+    path = tmp_path_factory.mktemp("kept") / "tuning.db"
+    with Database(path) as database:
+        run = fill(database)
+    return Site(path), run
+
+
 @pytest.fixture
-def site(path: Path, run: str) -> Site:
-    return Site(path)
+def site(kept: tuple[Site, str]) -> Site:
+    return kept[0]
+
+
+@pytest.fixture
+def run(kept: tuple[Site, str]) -> str:
+    return kept[1]
 
 
 def addresses(run: str) -> tuple[str, ...]:
@@ -142,21 +157,22 @@ def test_what_is_not_there_is_said(site: Site, address: str, words: str) -> None
     assert words in site.page(address, 404).words
 
 
-def test_nothing_is_written(path: Path, run: str, site: Site) -> None:
-    before = path.read_bytes()
+def test_nothing_is_written(path: Path, fresh: str) -> None:
+    site, before = Site(path), path.read_bytes()
     files = sorted(path.parent.iterdir())
-    for address in addresses(run):
+    for address in addresses(fresh):
         site.page(address)
     assert path.read_bytes() == before
     assert sorted(path.parent.iterdir()) == files
 
 
-def test_a_page_is_sent_again_when_there_are_new_records(path: Path, run: str, site: Site) -> None:
-    for address in ("/", f"/runs/0/{run}"):
+def test_a_page_is_sent_again_when_there_are_new_records(path: Path, fresh: str) -> None:
+    site = Site(path)
+    for address in ("/", f"/runs/0/{fresh}"):
         known = site.get(address).headers["ETag"]
         assert site.get(address, **{"If-None-Match": known}).status_code == 304
         with Database(path) as database:
-            database.add(run, KERNEL, [measured(0.9e-3, 7)], batch=2)
+            database.add(fresh, KERNEL, [measured(0.9e-3, 7)], batch=2)
         answer = site.get(address, **{"If-None-Match": known})
         assert answer.status_code == 200 and answer.headers["ETag"] != known
     assert "7" in [e.attributes["value"] for e in site.page("/").named("data")]
@@ -179,7 +195,7 @@ def test_a_run_that_goes_on_is_shown_without_code(path: Path) -> None:
     assert "not finished" in site.page("/").words
 
 
-def test_code_is_made_once_and_shown_when_it_is_there(path: Path, run: str) -> None:
+def test_code_is_made_once_and_shown_when_it_is_there(path: Path, fresh: str) -> None:
     go, made = threading.Event(), list[str]()
 
     def slow(found: Evidence, kernel: KernelEvidence) -> Missing:
@@ -187,7 +203,7 @@ def test_code_is_made_once_and_shown_when_it_is_there(path: Path, run: str) -> N
         assert go.wait(10)
         return NO_CODE
 
-    site, address = Site(path, make=slow), f"/runs/0/{run}/kernels/{KERNEL.key}"
+    site, address = Site(path, make=slow), f"/runs/0/{fresh}/kernels/{KERNEL.key}"
     assert "they are being made now" in site.page(address).words
     known = site.get(address).headers["ETag"]
     go.set()
@@ -199,25 +215,25 @@ def test_code_is_made_once_and_shown_when_it_is_there(path: Path, run: str) -> N
     assert made == [KERNEL.key]
 
 
-def test_several_databases_stand_in_one_list(path: Path, run: str, tmp_path: Path) -> None:
+def test_several_databases_stand_in_one_list(path: Path, fresh: str, tmp_path: Path) -> None:
     other = tmp_path / "other" / "tuning.db"
     with Database(other) as database:
         second = fill(database)
     site = Site(path, other)
     read = site.page("/")
     links = {e.attributes["href"] for e in read.named("a")}
-    assert {f"/runs/0/{run}", f"/runs/1/{second}"} <= links
+    assert {f"/runs/0/{fresh}", f"/runs/1/{second}"} <= links
     assert str(path) in read.words and str(other) in read.words
     assert any(e.attributes.get("data-filter") == "database" for e in read.elements)
 
 
-def test_a_database_that_is_gone_spoils_no_other(path: Path, run: str, tmp_path: Path) -> None:
+def test_a_database_that_is_gone_spoils_no_other(path: Path, fresh: str, tmp_path: Path) -> None:
     other = tmp_path / "other.db"
     Database(other).close()
     site = Site(path, other)
     other.unlink()
     read = site.page("/")
-    assert "expected a file, found none" in read.words and f"/runs/0/{run}" in read.references()
+    assert "expected a file, found none" in read.words and f"/runs/0/{fresh}" in read.references()
     assert "expected a file, found none" in site.page("/runs/1/mlp", 500).words
 
 
@@ -231,27 +247,29 @@ def test_a_database_that_cannot_be_read_is_told_at_the_start(tmp_path: Path) -> 
 HOSTILE = "</main><script src=//x.example>\"'\x1b[31m"
 
 
-def test_text_of_records_is_data(path: Path, run: str) -> None:
+def test_text_of_records_is_data(path: Path, fresh: str) -> None:
     with Database(path) as database, database.writing() as sql:
         for change in ("kernels set label", "programs set name", "trials set failure_message",
                        "targets set name"):  # fmt: skip
             sql.execute(f"update {change} = ?", [HOSTILE])
     site = Site(path)
-    for address in (*addresses(run), f"/runs/0/{run}/replay?kernel=%3Cb%3E&trial=1"):
+    for address in (*addresses(fresh), f"/runs/0/{fresh}/replay?kernel=%3Cb%3E&trial=1"):
         answer = site.get(address)
         read = Page.of(answer.text)
         assert len(read.named("script")) == 1 and "\x1b" not in answer.text
         assert all(map(own, read.references()))
 
 
-def test_two_runs_of_two_databases_stand_on_one_page(path: Path, run: str, tmp_path: Path) -> None:
+def test_two_runs_of_two_databases_stand_on_one_page(
+    path: Path, fresh: str, tmp_path: Path
+) -> None:
     with Database(tmp_path / "other.db") as database:
         second = fill(database)
     site = Site(path, tmp_path / "other.db")
-    choice = [e.attributes.get("value") for e in site.page(f"/runs/0/{run}").named("option")]
+    choice = [e.attributes.get("value") for e in site.page(f"/runs/0/{fresh}").named("option")]
     assert choice == [f"1/{second}"]
-    words = site.page(f"/compare?a=0%2F{run}&b=1%2F{second}").words
-    assert f"run {run[:12]}" in words and f"run {second[:12]}" in words
+    words = site.page(f"/compare?a=0%2F{fresh}&b=1%2F{second}").words
+    assert f"run {fresh[:12]}" in words and f"run {second[:12]}" in words
     assert "speedup A" in words and words.count("1.50 times as fast") == 2
 
 
@@ -264,15 +282,15 @@ def test_two_runs_that_are_not_both_named_are_refused(site: Site, query: str) ->
 
 
 @pytest.fixture
-def found(path: Path, run: str) -> Evidence:
+def found(path: Path, fresh: str) -> Evidence:
     with Database(path, read_only=True) as database:
-        return evidence(database, run)
+        return evidence(database, fresh)
 
 
-def test_a_replay_knows_what_was_known_by_then(path: Path, run: str, found: Evidence) -> None:
+def test_a_replay_knows_what_was_known_by_then(path: Path, fresh: str, found: Evidence) -> None:
     with Database(path) as database:
-        database.add(run, KERNEL, [measured(0.5e-3, 9)], batch=3)
-        found = evidence(database, run)
+        database.add(fresh, KERNEL, [measured(0.5e-3, 9)], batch=3)
+        found = evidence(database, fresh)
     last = replay.last_trial(found)
 
     def best(trial: int) -> float | None:
