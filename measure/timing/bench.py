@@ -230,12 +230,22 @@ class Bench:
 
     def _baked(self, retaken: Retaken) -> Clock | None:
         """The default with its constants in its text, or None where there is nothing to bake."""
-        types = [self.graph.argument_types[i] for i in self.constants]
-        size = sum(t.bytes for t in types)
-        if not size or size > MOST_BAKED_BYTES or any(t.dtype == "i1" for t in types):
+        program, size = self._in_text, self._constant_bytes
+        if program is None:
             return None
-        program = compiled(baked_text(self.kernel, self.graph, self.values))
         return self._retaken(retaken, program, repeat(self._warm), self._flood(size))
+
+    @cached_property
+    def _in_text(self) -> Program | None:
+        """XLA's own kernel, its constants in its text; None where that is not tried."""
+        dtypes = {self.graph.argument_types[i].dtype for i in self.constants}
+        if not 0 < self._constant_bytes <= MOST_BAKED_BYTES or "i1" in dtypes:
+            return None
+        return compiled(baked_text(self.kernel, self.graph, self.values))
+
+    @property
+    def _constant_bytes(self) -> int:
+        return sum(self.graph.argument_types[i].bytes for i in self.constants)
 
     def _flood(self, constant_bytes: int) -> Callable[[], None]:
         """Reads as many bytes as a ring of such constants has in its other copies."""

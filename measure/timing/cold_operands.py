@@ -58,13 +58,24 @@ class Arena:
         if self._memory.size < count * sum(sizes):
             self._memory = region(count * sum(sizes))
         start = 0
-        turns: list[list[jax.Array]] = []
+        turns: list[list[Array]] = []
         for _ in range(count):
             turn = []
             for constant, size in zip(constants, sizes, strict=True):
                 place = self._memory[start : start + constant.nbytes].view(constant.dtype)
                 place[...] = constant.reshape(-1)
-                turn.append(on_device(place.reshape(constant.shape)))
+                turn.append(place.reshape(constant.shape))
                 start += size
             turns.append(turn)
-        return cycle(turns)
+        return _in_turn(turns)
+
+
+def _in_turn(turns: Sequence[Sequence[Array]]) -> Iterator[list[jax.Array]]:
+    """Endlessly, one after another as device arrays.  Each is made at its first turn: that touches
+    none of its memory, and takes longer than filling it where constants are small.
+    """
+    made: list[list[jax.Array]] = []
+    for turn in turns:
+        made.append([on_device(x) for x in turn])
+        yield made[-1]
+    yield from cycle(made)

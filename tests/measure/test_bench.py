@@ -12,7 +12,7 @@ from hlotune.codegen.runtime.dispatcher import crew_rests
 from hlotune.hlo.graph import TensorType
 from hlotune.measure.machine.run_queue import RunQueue
 from hlotune.measure.machine.targets import host_target
-from hlotune.measure.timing import bench, held_threads, retaken
+from hlotune.measure.timing import bench, cold_operands, held_threads, retaken
 from hlotune.measure.timing.bench import Bench
 from hlotune.measure.timing.cold_operands import Arena, copies, ring_bytes
 from hlotune.measure.timing.xla import baked_text, compiled, default_text, on_device
@@ -53,6 +53,39 @@ def test_a_ring_gives_copies_in_turn_at_places_of_their_own() -> None:
     assert places[3] == places[0]
     assert all(p % 64 == 0 for p in places)
     assert all(np.array_equal(t, weights) for t in turns)
+
+
+def test_copies_of_a_ring_become_device_arrays_at_their_first_turns(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made: list[Any] = []
+
+    def noted(x: Any) -> Any:
+        made.append(x)
+        return x
+
+    monkeypatch.setattr(cold_operands, "on_device", noted)
+    ring = Arena().ring([np.arange(16, dtype=np.float32)], 256)
+    assert made == []
+    turns = [next(ring)[0] for _ in range(300)]
+    assert len(made) == 256
+    assert turns[299] is turns[299 - 256]
+
+
+def test_the_default_with_its_constants_in_its_text_is_compiled_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    texts: list[str] = []
+
+    def noted(text: str) -> Any:
+        texts.append(text)
+        return compiled(text)
+
+    monkeypatch.setattr(bench, "compiled", noted)
+    found = Bench(kernel(), host_target(), "warm")
+    for _ in range(2):
+        assert len(found.default()) == 2
+    assert sum("stablehlo.constant" in text for text in texts) == 1
 
 
 def test_a_ring_of_nothing_gives_nothing() -> None:
