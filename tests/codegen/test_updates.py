@@ -116,6 +116,20 @@ def test_tasks_of_large_arrays_are_short_and_store_through_the_caches() -> None:
         assert max(steps) <= 1 << 18
 
 
+def test_the_largest_array_says_how_long_tasks_are_and_threads_have_equally_much_to_do() -> None:
+    shapes = [(64,)] * 60 + [(1024, 1024)] * 2 + [(512, 512)]
+    arrays = [np.zeros(s, np.float32) for _ in range(3) for s in shapes]
+    found = compute_of(graph_of(sites(load(momentum, *arrays))[0].kernel))
+    space = space_of(found, replace(host_target(), threads=2))
+    sizes: list[int] = []
+    for s in replay(found, space.schedule(space.firsts()[0]), host_target()).stages:
+        step = max(loop.step for loop in s.loops if loop.kind == "parallel")
+        sizes += [min(step, s.stage.points - k) for k in range(0, s.stage.points, step)]
+    assert max(sizes) == 1024
+    first_thread = sum(sizes[: len(sizes) // 2])
+    assert first_thread == pytest.approx(sum(sizes) / 2, rel=0.03)
+
+
 def test_results_lie_in_donated_arrays() -> None:
     built = build(compute(), schedules()[0], host_target())
     run = assembled(program(), [replacement(program(), site(), built)], host_target())

@@ -81,13 +81,18 @@ do not hold; measured with vectors of 32 bytes alone, as the number above."""
 
 
 def first_columns(space: RowsKnobs, partition: Partition) -> NDArray[np.int32]:
-    """A config with these numbers for a partition; its sketch is 0."""
+    """A config with these numbers for a partition; its sketch is 0.
+
+    Of stages that have their knobs in common the largest one says where these stand.
+    """
     config = np.zeros(1 + len(space.knobs.knobs), dtype=np.int32)
     for nest in partition:
         for stage in nest.stages:
-            _put_body(space, config, nest, stage)
-            _put_streams(space, config, nest, stage)
-        _put_blocks(space, config, nest)
+            if space.likes[stage.name] == stage.name:
+                _put_body(space, config, nest, stage)
+                _put_streams(space, config, nest, stage)
+        if space.likes[nest.anchor.name] == nest.anchor.name:
+            _put_blocks(space, config, nest)
     return config
 
 
