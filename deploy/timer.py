@@ -181,6 +181,12 @@ class Timer:
         return (time.perf_counter() - start) / calls
 
 
+def pair_s(call_s: float) -> float:
+    """What a pair of samples takes of two functions whose calls take so long, at most."""
+    run_up_s = RUN_UP_S + call_s if call_s < ALONE_S else 0.0
+    return 2 * (run_up_s + max(call_s, SAMPLE_S))
+
+
 def _calls(warm_s: Sequence[float]) -> int:
     """Calls a sample."""
     return max(1, math.ceil(SAMPLE_S / min(warm_s, default=SAMPLE_S)))

@@ -14,7 +14,7 @@ from hlotune.deploy.bench_result import BenchResult
 from hlotune.deploy.bisection import SHORTFALL
 from hlotune.deploy.forms import between
 from hlotune.deploy.long_calls import is_decided, rounds_s
-from hlotune.deploy.timer import Fewest
+from hlotune.deploy.timer import Fewest, pair_s
 from hlotune.hlo.frontends.program import Program
 from hlotune.measure.machine.machine_lock import Turns
 from hlotune.measure.timing.comparison import FEWEST_LONG, ratio
@@ -101,7 +101,7 @@ class WholeProgram:
             return 0.0
         ready = self._ready
         if not self.is_long:
-            calls_s = min(timing_s, 2 * PAIRS * ready.call_s)
+            calls_s = min(timing_s, PAIRS * pair_s(ready.call_s))
             return ready.compile_s + 10 * ready.call_s + calls_s
         tuned_s = max(0.0, ready.call_s - KEPT_GAIN * saved_s)
         checking_s = max(0.0, ready.compile_s - ready.call_s) + len(ready.judges) * tuned_s

@@ -239,3 +239,10 @@ def test_long_calls_need_no_others_ahead_of_them(
     timer.apart = always_apart
     timer.paired(function, function, 10)
     assert calls[0] == 2 * timer_module.WARM_CALLS + 2 * 10
+
+
+def test_a_pair_of_short_calls_has_a_run_up_ahead_of_each() -> None:
+    run_up_s = timer_module.RUN_UP_S
+    assert timer_module.pair_s(4e-3) == pytest.approx(2 * (run_up_s + 8e-3))
+    assert timer_module.pair_s(1e-5) == pytest.approx(2 * (run_up_s + 1e-5 + 1e-3))
+    assert timer_module.pair_s(0.1) == pytest.approx(0.2)
