@@ -34,6 +34,7 @@ class Forged:
     file: str
     """The original, whose format it has."""
     make: Callable[[bytes], bytes]
+    """What is large is made in it: all who import this module would have gigabytes in memory."""
 
     @property
     def kind(self) -> Format:
@@ -110,8 +111,6 @@ def in_sqlite(*statements: str) -> Callable[[bytes], bytes]:
     return make
 
 
-LONG_LINES = (b'"%s"\n' % (b"x" * 4_000_000)) * 300
-LISTS = b"[%s[]]\n" % (b"[]," * 1_300_000)
 TRIGGER = "create trigger t after insert on trials begin delete from runs; end"
 ENDLESS_SITES = """create view sites as
     with recursive r(x) as (select 1 union all select x + 1 from r)
@@ -131,8 +130,8 @@ def with_members(original: bytes, members: Mapping[str, bytes], compress: bool =
     return made.getvalue()
 
 
-def packed(members: Mapping[str, bytes], compress: bool = False) -> Callable[[bytes], bytes]:
-    return lambda original: with_members(original, members, compress)
+def packed(members: Mapping[str, bytes]) -> Callable[[bytes], bytes]:
+    return lambda original: with_members(original, members)
 
 
 def zeros(count: int) -> NDArray[np.uint8]:
@@ -163,9 +162,15 @@ def line(value: str) -> Callable[[bytes], bytes]:
     return lambda original: original + value.encode() + b"\n"
 
 
-def after_records(lines: bytes) -> Callable[[bytes], bytes]:
-    """Compressed records and lines more."""
-    return lambda original: gzip.compress(gzip.decompress(original) + lines)
+def after_records(
+    frame: bytes, part: bytes, parts: int, lines: int = 1
+) -> Callable[[bytes], bytes]:
+    """Compressed records and lines more, each of so many parts in a frame."""
+
+    def make(original: bytes) -> bytes:
+        return gzip.compress(gzip.decompress(original) + frame % (part * parts) * lines)
+
+    return make
 
 
 def long_number(value: int) -> bytes:
@@ -265,7 +270,7 @@ PROGRAMS = (
     Forged("lists in lists", "program.mlir", text(main_of(CONSTANT + "[" * DEEP, "%x"))),
     Forged("loops in loops", "program.mlir", nested_loops),
     Forged("constants of 4 TB", "program.mlir", huge_values),
-    Forged("16 MB of brackets", "program.mlir", text("{" * 2**24)),
+    Forged("16 MB of brackets", "program.mlir", lambda o: b"{" * 2**24),
     Forged("version 2^62", "program.mlirbc", lambda o: o[:4] + long_number(2**62) + o[5:]),
     Forged("tuples in tuples", "program.hlo", text(HLO_HEAD + "(" * DEEP)),
     Forged("a size of 2^62", "program.hlo", lambda o: o.replace(b"[8,16]", b"[%d,16]" % 2**62)),
@@ -278,30 +283,40 @@ PROGRAMS = (
     Forged("weights in a file of the system", "model.onnx", onnx_of_other_files),
     Forged("lists in lists", "network.pt2", packed({GRAPH: b"[" * DEEP})),
     Forged("a size of 2^62", "network.pt2", in_graph(SIZE, b'"as_int": %d' % 2**62)),
-    Forged("weights of 1 GB in 1 MB", "network.pt2", packed({WEIGHT: bytes(2**30)}, True)),
-    Forged("a graph of 1 GB in 1 MB", "network.pt2", packed({GRAPH: b" " * 2**30}, True)),
-)
+    Forged(
+        "weights of 1 GB in 1 MB", "network.pt2",
+        lambda o: with_members(o, {WEIGHT: bytes(2**30)}, True),
+    ),
+    Forged(
+        "a graph of 1 GB in 1 MB", "network.pt2",
+        lambda o: with_members(o, {GRAPH: b" " * 2**30}, True),
+    ),
+)  # fmt: skip
 ARTIFACTS = (
     Forged("a path out of the archive", "layer.hlotune", packed({"../../outside": b"x"})),
-    Forged("a member of 1 GB in 1 MB", "layer.hlotune", packed({"packed/0": bytes(2**30)}, True)),
+    Forged(
+        "a member of 1 GB in 1 MB", "layer.hlotune",
+        lambda o: with_members(o, {"packed/0": bytes(2**30)}, True),
+    ),
     Forged("a manifest of lists", "layer.hlotune", packed({"manifest.json": b"[" * DEEP})),
     Forged("another program", "layer.hlotune", packed({"program.mlirbc": huge_values(b"")})),
-)
+)  # fmt: skip
 RECORDS = (
     Forged("lists in lists", "records.jsonl", line("[" * DEEP)),
     Forged("a number of 10,000 digits", "records.jsonl", line("9" * 10**4)),
-    Forged("a line of 64 MB", "records.jsonl", line("x" * 2**26)),
+    Forged("a line of 64 MB", "records.jsonl", lambda o: o + b"x" * 2**26 + b"\n"),
     Forged("UTF-16", "records.jsonl", lambda o: o.decode().encode("utf-16")),
     Forged("1 GB of zeros in 1 MB", "records.jsonl.gz", lambda o: gzip.compress(bytes(2**30))),
-    Forged("300 lines of 4 MB", "records.jsonl.gz", after_records(LONG_LINES)),
-    Forged("a million lists in a line", "records.jsonl.gz", after_records(LISTS)),
+    Forged("300 lines of 4 MB", "records.jsonl.gz", after_records(b'"%s"\n', b"x", 4_000_000, 300)),
+    Forged("a million lists in a line", "records.jsonl.gz",
+           after_records(b"[%s[]]\n", b"[],", 1_300_000)),
     Forged("a trigger that deletes", "tuning.db", in_sqlite(TRIGGER)),
     Forged("a table that never ends", "tuning.db", in_sqlite("drop table sites", ENDLESS_SITES)),
     Forged("a view beside the tables", "tuning.db", in_sqlite("create view v as select 1")),
     Forged("version 2^31 - 1", "tuning.db", in_sqlite("pragma user_version = 2147483647")),
     Forged("a text of 64 MB", "tuning.db", in_sqlite(LONG_TEXT)),
     Forged("no tables", "tuning.db", in_sqlite(*(f"drop table {t}" for t in reversed(TABLES)))),
-)
+)  # fmt: skip
 MODELS = (
     Forged("an array of 8 EB", "trees.npz", npz_with(booster=npy(ZEROS, f"({2**60},)"))),
     Forged("2 GB of zeros in 2 MB", "trees.npz", lambda o: npz_with(booster=npy(zeros(2**31)))(o)),

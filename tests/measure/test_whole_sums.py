@@ -29,8 +29,8 @@ PLACES = 150
 """Where each fault is planted.  Missing one of a hundred would show with 78 %; one is too many."""
 
 
-def zeros(*shape: int, kind: Any = jnp.float32) -> Any:
-    return jnp.zeros(shape, kind)
+def zeros(*shape: int, kind: Any = np.float32) -> Any:
+    return np.zeros(shape, kind)
 
 
 def convolved(x: Any, w: Any, layout: Any = NHWC, **options: Any) -> Any:
