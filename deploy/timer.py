@@ -182,9 +182,11 @@ class Timer:
 
 
 def pair_s(call_s: float) -> float:
-    """What a pair of samples takes of two functions whose calls take so long, at most."""
-    run_up_s = RUN_UP_S + call_s if call_s < ALONE_S else 0.0
-    return 2 * (run_up_s + max(call_s, SAMPLE_S))
+    """What a pair of samples takes of two functions whose calls take so long, with the calls ahead
+    of each sample, where none is made again.
+    """
+    run_up_s = RUN_UP_S + call_s if _is_short([call_s]) else 0.0
+    return 2 * (run_up_s + _calls([call_s]) * call_s)
 
 
 def _calls(warm_s: Sequence[float]) -> int:

@@ -187,7 +187,7 @@ class KernelTuner:
         return min(self._times_s(), default=float("inf"))
 
     def _times_s(self) -> tuple[float, ...]:
-        """Of the trials that can be champions; both sets only grow."""
+        """The times of the trials that can be champions; both sets only grow."""
         counts = len(self._usable), len(self._failed)
         if counts != self._standing[0]:
             standing = [t for t in self._usable if t.candidate.schedule not in self._failed]

@@ -11,7 +11,7 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
-from hlotune.measure.timing.xla import on_device
+from hlotune.measure.timing.xla import all_on_device
 from hlotune.measure.verification.buffers import rounded
 from hlotune.measure.verification.inputs import Array
 from hlotune.schedules.large_pages import region
@@ -58,24 +58,12 @@ class Arena:
         if self._memory.size < count * sum(sizes):
             self._memory = region(count * sum(sizes))
         start = 0
-        turns: list[list[Array]] = []
+        places: list[Array] = []
         for _ in range(count):
-            turn = []
             for constant, size in zip(constants, sizes, strict=True):
                 place = self._memory[start : start + constant.nbytes].view(constant.dtype)
                 place[...] = constant.reshape(-1)
-                turn.append(place.reshape(constant.shape))
+                places.append(place.reshape(constant.shape))
                 start += size
-            turns.append(turn)
-        return _in_turn(turns)
-
-
-def _in_turn(turns: Sequence[Sequence[Array]]) -> Iterator[list[jax.Array]]:
-    """Endlessly, one after another as device arrays.  Each is made at its first turn: that touches
-    none of its memory, and takes longer than filling it where constants are small.
-    """
-    made: list[list[jax.Array]] = []
-    for turn in turns:
-        made.append([on_device(x) for x in turn])
-        yield made[-1]
-    yield from cycle(made)
+        arrays, each = all_on_device(places), len(constants)
+        return cycle([arrays[n * each : (n + 1) * each] for n in range(count)])

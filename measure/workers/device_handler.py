@@ -3,7 +3,7 @@
 import gc
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import cache, lru_cache, wraps
 from itertools import accumulate
 from typing import Any
@@ -50,20 +50,10 @@ from hlotune.schedules.targets.target import Properties, Target
 Json = Mapping[str, Any]
 MOST_KEPT_BYTES = 128 << 20
 """A kernel whose operands take more does not keep its place when another one is measured."""
-CLEARLY = 1.25
-"""A form of the default whose calls take so many times as long as another's is not tried again."""
-_better_form: dict[tuple[str, CacheMode], "_Form"] = {}
-"""The better form of a default where that is known, by kernel and cache mode."""
+_better_form: dict[tuple[str, CacheMode], int] = {}
+"""Which form of a default with long calls is the better one, by kernel and cache mode."""
 _last_bench: list[Any] = []
 """Kernel and cache mode of the last request, and the bytes of its operands."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Form:
-    """A form of the default: its number, and whether its calls are long."""
-
-    number: int
-    is_long: bool
 
 
 def handlers() -> Mapping[str, Handler]:
@@ -189,11 +179,9 @@ def _default(request: Message) -> Message:
     forms = [
         sampled(form, clock=clock, effort=effort, apart=apart) for form in bench.default(clock)
     ]
-    times_s = [fast_time_s(samples) for samples in forms]
-    number = times_s.index(min(times_s))
-    samples, is_long = forms[number], times_s[number] >= ONCE_S
-    if is_long or max(times_s) >= CLEARLY * times_s[number]:
-        _better_form[header["kernel"], header["cache"]] = _Form(number, is_long)
+    samples = min(forms, key=fast_time_s)
+    if fast_time_s(samples) >= ONCE_S:
+        _better_form[header["kernel"], header["cache"]] = forms.index(samples)
     found = Measurement(
         samples_s=samples, clock=header["clock"], cache=header["cache"], numerics="strict"
     )
@@ -224,8 +212,7 @@ def _compare(request: Message) -> Message:
     if known is None:
         default = _better(bench.default(clock), clock, apart)
     else:
-        forms = bench.default(clock, is_long=known.is_long, baked=known.number > 0)
-        default = forms[known.number]
+        default = bench.default(clock, is_long=True, baked=known > 0)[known]
     subjects = [default, *_candidates(bench, clock, header["sizes"], request.blob)]
     samples = interleaved(
         subjects, pairs=header["pairs"], limit_s=header["limit_s"],

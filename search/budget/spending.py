@@ -199,7 +199,7 @@ class Spending:
             self._prepare_once()
         if (self.spent or hurried) and not self._is_asked:
             self._is_asked = True
-            if hurried or not self._has_time_for(len(self.opening.waiting), start_s):
+            if hurried or not self._has_time_for(ceil(len(self.opening.waiting) / 2), start_s):
                 self._decide_quickly(hurried=hurried)
         if not self._opened_next(start_s):
             return None
@@ -227,7 +227,7 @@ class Spending:
         return opening_s > self.limits.seconds - (self.now() - start_s)
 
     def _decide_quickly(self, *, hurried: bool) -> None:
-        """Decides kernels by their first candidates where there is no time to search them all:
+        """Decides kernels by their first candidates where there is no time to search half of them:
         what the first kernel took has in it what is done once.  Each counts as a batch of one.
 
         `hurried` says that those that are open, and had no batch, are among them.

@@ -13,7 +13,7 @@ Arrays = Mapping[str, NDArray[Any]]
 
 
 def packed(arrays: Arrays) -> bytes:
-    """Compressed a little: more takes several times as long, for a tenth of the bytes."""
+    """Compressed a little: as NumPy does it takes twice as long, for 6 % fewer bytes."""
     file = BytesIO()
     with ZipFile(file, "w") as archive:
         for name, array in arrays.items():

@@ -244,5 +244,6 @@ def test_long_calls_need_no_others_ahead_of_them(
 def test_a_pair_of_short_calls_has_a_run_up_ahead_of_each() -> None:
     run_up_s = timer_module.RUN_UP_S
     assert timer_module.pair_s(4e-3) == pytest.approx(2 * (run_up_s + 8e-3))
+    assert timer_module.pair_s(6e-4) == pytest.approx(2 * (run_up_s + 6e-4 + 1.2e-3))
     assert timer_module.pair_s(1e-5) == pytest.approx(2 * (run_up_s + 1e-5 + 1e-3))
     assert timer_module.pair_s(0.1) == pytest.approx(0.2)

@@ -12,7 +12,7 @@ from hlotune.codegen.runtime.dispatcher import crew_rests
 from hlotune.hlo.graph import TensorType
 from hlotune.measure.machine.run_queue import RunQueue
 from hlotune.measure.machine.targets import host_target
-from hlotune.measure.timing import bench, cold_operands, held_threads, retaken
+from hlotune.measure.timing import bench, held_threads, retaken
 from hlotune.measure.timing.bench import Bench
 from hlotune.measure.timing.cold_operands import Arena, copies, ring_bytes
 from hlotune.measure.timing.xla import baked_text, compiled, default_text, on_device
@@ -55,21 +55,14 @@ def test_a_ring_gives_copies_in_turn_at_places_of_their_own() -> None:
     assert all(np.array_equal(t, weights) for t in turns)
 
 
-def test_copies_of_a_ring_become_device_arrays_at_their_first_turns(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    made: list[Any] = []
-
-    def noted(x: Any) -> Any:
-        made.append(x)
-        return x
-
-    monkeypatch.setattr(cold_operands, "on_device", noted)
-    ring = Arena().ring([np.arange(16, dtype=np.float32)], 256)
-    assert made == []
-    turns = [next(ring)[0] for _ in range(300)]
-    assert len(made) == 256
-    assert turns[299] is turns[299 - 256]
+def test_copies_of_a_ring_lie_one_behind_the_other_in_its_own_memory() -> None:
+    arena, weights = Arena(), np.arange(32, dtype=np.float32)
+    ring = arena.ring([weights, weights[:16]], 256)
+    turns = [next(ring) for _ in range(256)]
+    start = arena._memory.ctypes.data
+    places = [x.unsafe_buffer_pointer() - start for turn in turns for x in turn]
+    assert places == [place for turn in range(256) for place in (192 * turn, 192 * turn + 128)]
+    assert next(ring)[0] is turns[0][0]
 
 
 def test_the_default_with_its_constants_in_its_text_is_compiled_once(

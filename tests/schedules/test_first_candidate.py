@@ -239,6 +239,23 @@ def test_the_next_rows_are_asked_for_while_there_is_time_and_room() -> None:
     assert rows * row_bytes <= target.l2_bytes // 2
 
 
+@pytest.mark.parametrize(
+    ("reduction", "steps"), [(768, 8), (896, 8), (3084, 4), (770, 2), (771, 3), (769, 1)]
+)
+def test_a_pass_of_a_product_has_eight_short_steps_or_the_next_power_of_two(
+    reduction: int, steps: int
+) -> None:
+    tiling = tiling_of(gemm(128, 768, reduction, frozen=True), TARGETS["x86-64-v3"])
+    assert (tiling.register["i0"], tiling.register["i1"]) == (4, 3)
+    assert tiling.unroll["r0"] == steps
+
+
+def test_a_pass_of_long_steps_has_one_and_windows_keep_two_short_ones() -> None:
+    assert tiling_of(gemm(128, 768, 768, frozen=True), TARGETS["znver4"]).unroll["r0"] == 1
+    window = tiling_of(conv(28, 28, 64, 96, frozen=True), TARGETS["x86-64-v3"])
+    assert 2 in window.unroll.values() and 8 not in window.unroll.values()
+
+
 def test_weights_are_packed_by_tasks_where_multiplying_would_wait_for_them() -> None:
     """A row of weights has 2 KB: one multiply-add a cycle leaves time to read them in place."""
     case, slow = conv(7, 7, 512, 512), TARGETS["znver4"]

@@ -83,7 +83,7 @@ do not hold; measured with vectors of 32 bytes alone, as the number above."""
 def first_columns(space: RowsKnobs, partition: Partition) -> NDArray[np.int32]:
     """A config with these numbers for a partition; its sketch is 0.
 
-    Of stages that have their knobs in common the largest one says where these stand.
+    Where stages have their knobs in common, those of the largest one are put.
     """
     config = np.zeros(1 + len(space.knobs.knobs), dtype=np.int32)
     for nest in partition:

@@ -112,9 +112,11 @@ def written_out(
 
 def _steps_of_a_pass(space: ContractionSpace, tile: NDArray[np.int64], extent: int) -> int:
     """Steps of the innermost loop that are written out: the fewest that last long enough and
-    leave no rest."""
+    leave no rest; of products a power of two."""
     cycles = int(np.prod(tile)) / space.target.multiply_adds
     whole = [n for n in range(1, min(extent, LONGEST_UNROLL) + 1) if extent % n == 0]
-    if cycles < SHORT_PASS and len(space.contraction.reduce) == 1:
-        return next((n for n in whole if n * cycles >= LONG_PASS), whole[-1])
-    return next((n for n in whole if n * cycles >= SHORT_PASS), 1)
+    fewest = next((n for n in whole if n * cycles >= SHORT_PASS), 1)
+    if cycles >= SHORT_PASS or len(space.contraction.reduce) > 1:
+        return fewest
+    doubled = [n for n in whole if n & (n - 1) == 0]
+    return max(fewest, next((n for n in doubled if n * cycles >= LONG_PASS), doubled[-1]))
