@@ -66,7 +66,8 @@ def whole_kernel(program: Program) -> Kernel:
     Weights are zeros in its text, for which the program's key stands beside it.
     """
     text = without_values(program.graph)
-    return Kernel(f"{text}\n// the whole program {program.key}\n")
+    said = f"// the whole program {program.key}; zeros stand for its large constants"
+    return Kernel(f"{text}\n{said}\n")
 
 
 class Trials(CompilesNothing):

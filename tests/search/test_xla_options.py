@@ -90,6 +90,7 @@ def test_a_program_is_recorded_without_the_text_of_its_weights() -> None:
     first, same, other = (whole_kernel(frozen(w)) for w in (0.5, 0.5, 0.25))
     assert first == same and first.key != other.key
     assert "dense<0.0> : tensor<64x64xf32>" in first.text and len(first.text) < 2000
+    assert "zeros stand for its large constants" in first.text
     assert [t.shape for t in graph_of(first).argument_types] == [(4, 64)]
 
 
