@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from math import isfinite
 from pathlib import Path
 from typing import Any, Literal
 
@@ -65,8 +66,8 @@ def cells(line: Line) -> tuple[str, ...]:
         milliseconds(line.time_s(line.default)) if line.default else "-",
         milliseconds(line.time_s(OURS)),
         f"{xla.median:.2f}" if xla else "-",
-        f"{xla.low:.2f} to {xla.high:.2f}" if xla else "-",
-        proven(xla) if xla else "-",
+        f"{xla.low:.2f} to {xla.high:.2f}" if xla and isfinite(xla.high) else "-",
+        (proven(xla) if isfinite(xla.high) else "too few turns") if xla else "-",
         TITLES[line.best_peer] if line.best_peer else "-",
         milliseconds(line.time_s(line.best_peer)) if line.best_peer else "-",
         f"{peer.median:.2f}" if peer else "-",
