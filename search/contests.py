@@ -3,10 +3,12 @@ found."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from math import inf
 from typing import Protocol
 
 import numpy as np
 
+from hlotune.deploy.accuracy import allowed
 from hlotune.hlo.kernel import Kernel
 from hlotune.measure.timing.modes import fast_time_s, slow_time_s
 from hlotune.measure.timing.timing import ONCE_S
@@ -30,7 +32,7 @@ from hlotune.search.searchers.searcher import PLAIN, Make
 from hlotune.search.tasks import Task
 from hlotune.search.tuner import Builder, Experience, KernelTuner, Predicted, Runner
 from hlotune.tuning_logs.database import Conditions, Database
-from hlotune.tuning_logs.wrong_defaults import default_error
+from hlotune.tuning_logs.wrong_defaults import default_error, default_relative_error
 
 SEEDS = 8
 """So many schedules from other conditions, of the kernel or its family, are measured first."""
@@ -169,9 +171,21 @@ class Contests:
             record=record,
             cache=self.under["cache"],
             numerics=self.numerics,
+            most_error=self._most_error(task),
             clock=self.clock,
             probe=self.probe,
         )
+
+    def _most_error(self, task: Task) -> float:
+        """What the program may be off, were it this kernel: so many times the default's error.
+
+        Infinite where nobody knows how far the default is off.
+        """
+        of_default = default_relative_error(self.database, task.kernel.key, self.run)
+        if of_default is None:
+            return inf
+        dtypes = (r.dtype for r in task.compute.results)
+        return max(allowed(x, of_default, self.numerics) for x in dtypes)
 
     def _first(self, kernel: Kernel, space: Space) -> Configs:
         """The configs to measure first: first candidates, then schedules from other conditions,

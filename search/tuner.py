@@ -142,6 +142,8 @@ class KernelTuner:
             but what it observed.
         group: number of the kernel in the experience.
         numerics: candidates that need a laxer setting count as failed.
+        most_error: so do those that only reorder sums and are further off than this, over the
+            largest value of a result: the whole program would be refused with them.
         clock: seconds since some moment; batches are timed by it.
         probe: what a fixed probe took beside the trials since the last call; 0 where nobody knows.
     """
@@ -160,6 +162,7 @@ class KernelTuner:
         record: Record,
         cache: CacheMode = "model",
         numerics: Numerics = "standard",
+        most_error: float = inf,
         clock: Callable[[], float] = time.monotonic,
         probe: Callable[[], float] = lambda: 0.0,
     ) -> None:
@@ -168,6 +171,7 @@ class KernelTuner:
         self.experience, self._group = experience, group
         self._builder, self._runner, self._record = builder, runner, record
         self._cache, self._numerics, self._clock, self._probe = cache, numerics, clock, probe
+        self._most_error = most_error
         self._usable: list[Trial] = []
         self._failed: set[Schedule] = set()
         """Schedules that are never champions, not even where they were timed before."""
@@ -361,9 +365,12 @@ class KernelTuner:
         return np.array([t.time_s if self._is_usable(t) else np.nan for t in trials], np.float64)
 
     def _is_usable(self, trial: Trial) -> bool:
-        if isinstance(trial.outcome, Failure):
+        found = trial.outcome
+        if isinstance(found, Failure):
             return False
-        return NUMERICS.index(trial.outcome.numerics) <= NUMERICS.index(self._numerics)
+        if found.numerics == "strict" and (found.relative_error or 0.0) > self._most_error:
+            return False
+        return NUMERICS.index(found.numerics) <= NUMERICS.index(self._numerics)
 
     def _exact(self, schedule: Schedule) -> NDArray[np.int32] | None:
         config = self._space.locate(schedule)

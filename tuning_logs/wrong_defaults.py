@@ -29,6 +29,18 @@ def default_error(database: Database, kernel_key: str, run: str) -> float:
     return float(found[0]["error"] or 0.0) if found else 0.0
 
 
+def default_relative_error(database: Database, kernel_key: str, run: str) -> float | None:
+    """The largest deviation of the default's result of a kernel in a run over the largest value of
+    its result; None where it was not checked.
+    """
+    found = database.query(
+        """select relative_error from trials where kernel = :kernel and run = :run
+        and schedule = :default and time_s is not null order by number desc limit 1""",
+        {"kernel": kernel_key, "run": run, "default": DEFAULT.to_json()},
+    )
+    return found[0]["relative_error"] if found else None
+
+
 def latest_default_error(database: Database, kernel_key: str, **under: Unpack[Conditions]) -> float:
     """The `default_error` of the latest run under these conditions."""
     found = database.query(

@@ -112,6 +112,20 @@ def test_a_default_that_is_wrong_is_said_to_be_and_one_that_is_right_but_slower_
     assert "XLA's own result 0 is wrong\n" in said
 
 
+@pytest.mark.parametrize(("times", "won"), [(15.0, ["conv", "dense"]), (17.0, ["dense"])])
+def test_what_is_off_by_over_sixteen_times_the_defaults_error_is_no_champion(
+    database: Database, times: float, won: list[str]
+) -> None:
+    tasks, of_default = two(), 0.01
+    result = run(
+        database,
+        tasks,
+        FakeDevice(tasks, {"dense": 20e-3}, off_by=times * of_default),
+        default_errors={"conv": 0.5},
+    )
+    assert [k.label for k in result.won] == won
+
+
 def test_what_replaces_a_wrong_default_is_not_taken_back_for_being_slow(database: Database) -> None:
     tasks = two()
     slower = Paired(default_s=(0.84,), tuned_s=(1.0,), speedup=0.84, low=0.73, high=0.94)

@@ -25,7 +25,16 @@ from hlotune.search.budget.account import opened
 from hlotune.search.searchers.history import scores
 from hlotune.search.tuner import HANGS, LIMIT_S, Experience
 from tests.support.toy import ToySpace
-from tests.support.tuners import KERNEL, FakeBuilder, FakeRunner, Log, space, steps, tuner
+from tests.support.tuners import (
+    KERNEL,
+    FakeBuilder,
+    FakeRunner,
+    Log,
+    factors,
+    space,
+    steps,
+    tuner,
+)
 
 
 def test_each_step_records_one_batch_with_the_state_after_it() -> None:
@@ -202,6 +211,20 @@ def test_candidates_that_need_laxer_numerics_are_not_used() -> None:
     assert (step := tuner(strict, toy, runner=runner).step(16)) and step.failures == 16
     fast_tuner = tuner(fast, toy, runner=runner, numerics="fast")
     assert (step := fast_tuner.step(16)) and step.failures == 0
+
+
+def test_sums_in_an_order_that_loses_too_much_are_not_used() -> None:
+    toy, log = space(), Log()
+    tuning = tuner(log, toy, runner=FakeRunner(toy, plain="strict"), most_error=4.5e-6)
+    steps(tuning, 4)
+    assert {factors(t.candidate)[0] for t in log.trials} - {0, 1, 2, 3, 4}
+    assert {factors(t.candidate)[0] for t in tuning.champions(999)} <= {0, 1, 2, 3, 4}
+
+
+def test_an_algorithm_that_rounds_is_held_to_its_own_setting_alone() -> None:
+    toy = space()
+    step = tuner(Log(), toy, runner=FakeRunner(toy), most_error=0.0).step(16)
+    assert step and step.failures == 0
 
 
 def test_an_exhausted_space_ends_the_search() -> None:

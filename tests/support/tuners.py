@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from math import inf
 
 from hlotune.codegen.built import Built
 from hlotune.costmodel.model import CostModel
@@ -39,8 +40,10 @@ class FakeBuilder:
 class FakeRunner(CompilesNothing):
     """Times by the space's formula.  The power fails at trial `dies_at`."""
 
-    def __init__(self, space: ToySpace, dies_at: int = 0, lax_from: int = 99) -> None:
-        self.space, self.dies_at, self.lax_from = space, dies_at, lax_from
+    def __init__(
+        self, space: ToySpace, dies_at: int = 0, lax_from: int = 99, plain: Numerics = "standard"
+    ) -> None:
+        self.space, self.dies_at, self.lax_from, self.plain = space, dies_at, lax_from, plain
         self.hangs = False
         self.limits_s: list[float | None] = []
 
@@ -64,8 +67,9 @@ class FakeRunner(CompilesNothing):
             return Failure("timeout", "no answer")
         config = self.space.locate(candidate.schedule)
         assert config is not None
-        numerics: Numerics = "fast" if factors(candidate)[0] >= self.lax_from else "standard"
-        return Measurement(samples_s=(self.space.times_s(config[None])[0],), numerics=numerics)
+        numerics = "fast" if factors(candidate)[0] >= self.lax_from else self.plain
+        time_s, off_by = self.space.times_s(config[None])[0], 1e-6 * factors(candidate)[0]
+        return Measurement(samples_s=(time_s,), numerics=numerics, relative_error=off_by)
 
 
 def factors(candidate: Candidate) -> tuple[int, ...]:
@@ -103,6 +107,7 @@ def tuner(
     builder: FakeBuilder | None = None,
     seed: int = 0,
     numerics: Numerics = "standard",
+    most_error: float = inf,
     model: CostModel | None = None,
 ) -> KernelTuner:
     model = model or Quadratic()
@@ -118,6 +123,7 @@ def tuner(
         runner=runner or FakeRunner(space),
         record=log.record,
         numerics=numerics,
+        most_error=most_error,
     )
 
 
