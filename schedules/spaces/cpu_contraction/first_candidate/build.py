@@ -21,6 +21,9 @@ from hlotune.schedules.spaces.cpu_contraction.first_candidate.page_blocking impo
     lies_in_pages,
     page_by_page,
 )
+from hlotune.schedules.spaces.cpu_contraction.first_candidate.panels_first import (
+    reads_less_by_panels,
+)
 from hlotune.schedules.spaces.cpu_contraction.first_candidate.reduction_chunks import (
     in_chunks,
     in_short_chunks,
@@ -235,15 +238,16 @@ def _set_order(space: ContractionSpace, config: NDArray[np.int32], sketch: Sketc
     """What is read along the vectorized axis, when it would not stay in cache, is read once.
 
     The axis then goes outermost, and the next panel is asked for while the present one is used.
-    Where it stays, the axis goes innermost, so that the other operands are read once.
+    Where it stays in the second cache, the axis goes where less is read from there.
     """
     c, names = space.contraction, [a.name for a in space.contraction.parallel]
     along = (x for x in c.operands if c.stride(x, sketch.vector) and _is_read_again(c, x))
     size = max((c.compute.tensor(x.tensor).bytes for x in along), default=0)
     large, v = size > space.target.l2_bytes // 2, names.index(sketch.vector)
+    outermost = large or reads_less_by_panels(space, config, sketch)
     rest = [k for k in range(len(names)) if k != v]
     for kind in ("group_order", "tile_order"):
-        put_order(space, config, kind, [v, *rest] if large else [*rest, v])
+        put_order(space, config, kind, [v, *rest] if outermost else [*rest, v])
     _set(space, config, "prefetch", np.array([int(large)]))
 
 
