@@ -36,6 +36,9 @@ young; after as many trials without a gain it is half of that.
 """
 WINDOW = 3 * AHEAD
 """The gain of a kernel is averaged over so many of its newest trials."""
+NO_GAIN = 0.01
+"""A kernel that has gained no more than this share of its time since is idle: what a batch finds
+beyond that is mostly a faster minute of the machine."""
 WORTHWHILE = 0.01
 """A kernel that promises to gain less than this share of its own time gets no more batches."""
 UNKNOWN_TRIAL_S = 0.25
@@ -245,19 +248,20 @@ def promised_share(item: int, spent: Sequence[Spent]) -> float:
     """The share of the kernel's time that its next `AHEAD` trials are expected to gain.
 
     It is the mean gain of its newest trials, or what a young search may hope for, whichever is
-    more.  The gain of the first batch, from the default to anything searched, says nothing about
-    the next.
+    more; both are halved by as many idle trials.  The gain of the first batch, from the default to
+    anything searched, says nothing about the next.
     """
     batches = [s for s in spent if s.item == item]
     recent = newest(batches[1:], WINDOW)
     before = batches[: len(batches) - len(recent)][-1:]
-    hope: float = HOPE * 0.5 ** (idle_trials(batches) / AHEAD)
+    awake: float = 0.5 ** (idle_trials(batches) / AHEAD)
+    hope = HOPE * awake
     if not recent:
         return hope
     trials = sum(s.trials for s in recent)
     left = 1 - gain(before[0].best_s, recent[-1].best_s)
     slope: float = 1 - left ** min(1.0, AHEAD / trials)
-    return max(slope, hope)
+    return max(slope * awake, hope)
 
 
 def is_worthwhile(item: int, spent: Sequence[Spent]) -> bool:
@@ -266,10 +270,12 @@ def is_worthwhile(item: int, spent: Sequence[Spent]) -> bool:
 
 
 def idle_trials(batches: Sequence[Spent]) -> int:
-    """How many trials of a kernel were made since its last gain."""
+    """How many trials of a kernel were made since it gained more than `NO_GAIN`, in one batch or
+    little by little.
+    """
     idle = 0
     for before, after in reversed(list(pairwise(batches))):
-        if after.best_s < before.best_s:
+        if gain(before.best_s, batches[-1].best_s) > NO_GAIN:
             break
         idle += after.trials
     return idle

@@ -16,6 +16,7 @@ from hlotune.search.budget.budget import (
     Spent,
     best_s,
     finishing,
+    idle_trials,
     less,
     longest_s,
     needed_s,
@@ -112,6 +113,22 @@ def test_a_promise_is_the_mean_of_the_recent_gains() -> None:
 def test_a_promise_fades_with_idle_batches() -> None:
     shares = [promised_share(0, spent(0, *[1e-3] * n)) for n in (1, 2, 3, 4)]
     assert shares == pytest.approx([0.1, 0.05, 0.025, 0.0125])
+
+
+def test_a_gain_of_less_than_a_hundredth_leaves_a_kernel_idle() -> None:
+    assert promised_share(0, spent(0, 1e-3, 0.995e-3)) == pytest.approx(0.05)
+    assert promised_share(0, spent(0, 1e-3, 0.98e-3)) == pytest.approx(0.1)
+
+
+def test_small_gains_that_add_up_to_more_count() -> None:
+    creeping = spent(0, 1e-3, 0.996e-3, 0.992e-3, 0.988e-3, 0.984e-3)
+    assert idle_trials(creeping) == 128
+
+
+def test_a_gain_of_before_promises_less_the_longer_nothing_follows_it() -> None:
+    assert promised_share(0, spent(0, 1e-3, 0.5e-3)) == pytest.approx(0.5)
+    later = promised_share(0, spent(0, 1e-3, 0.5e-3, 0.5e-3))
+    assert later == pytest.approx((1 - 0.5**0.5) / 2)
 
 
 def test_a_kernel_whose_candidates_all_fail_fades_too() -> None:
