@@ -34,6 +34,12 @@ RIVALS_FROM, RIVALS_UNTIL = 0.6, 0.9
 """Shares of the seconds for batches between which other forms of kernels may be opened."""
 
 
+AT_LEISURE = 1.5
+"""Kernels are decided by their first candidates, and searched then by what they promise, unless the
+budget has so many times what opening, a smallest batch and a final of each take: a kernel of which
+a search finds nothing better needs neither."""
+
+
 @dataclass(frozen=True, slots=True)
 class Contest:
     """A task with its two sides: the default's time, and the search."""
@@ -199,7 +205,7 @@ class Spending:
             self._prepare_once()
         if (self.spent or hurried) and not self._is_asked:
             self._is_asked = True
-            if hurried or not self._has_time_for(ceil(len(self.opening.waiting) / 2), start_s):
+            if hurried or not self._has_time_for(AT_LEISURE * len(self.opening.waiting), start_s):
                 self._decide_quickly(hurried=hurried)
         if not self._opened_next(start_s):
             return None
@@ -227,8 +233,8 @@ class Spending:
         return opening_s > self.limits.seconds - (self.now() - start_s)
 
     def _decide_quickly(self, *, hurried: bool) -> None:
-        """Decides kernels by their first candidates where there is no time to search half of them:
-        what the first kernel took has in it what is done once.  Each counts as a batch of one.
+        """Decides kernels by their first candidates where there is no time to search all of them
+        at leisure.  Each counts as a batch of one.
 
         `hurried` says that those that are open, and had no batch, are among them.
         """
@@ -274,7 +280,7 @@ class Spending:
         """Whether the seconds suffice for one more default, its smallest batch, and its final."""
         return self._has_time_for(1, start_s)
 
-    def _has_time_for(self, kernels: int, start_s: float) -> bool:
+    def _has_time_for(self, kernels: float, start_s: float) -> bool:
         if self.limits.seconds is None:
             return True
         due = self.due()

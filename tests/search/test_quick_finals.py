@@ -122,6 +122,17 @@ def test_kernels_of_quick_finals_are_compiled_together_before_they_are_compared(
     assert len({label for labels in several for label in labels}) >= len(TASKS) - 2
 
 
+def test_first_candidates_come_first_where_there_is_barely_time_to_search_all(
+    database: Database,
+) -> None:
+    device = Telling()
+    result = run(database, TASKS, device, limits=Limits(seconds=14.0))
+    first = [pairs for _, pairs in device.met[: len(TASKS) - 1]]
+    assert first == [FEWEST_PAIRS] * (len(TASKS) - 1)
+    assert all(k.won for k in result.kernels)
+    assert result.trials > 10 * len(TASKS)
+
+
 def test_with_more_time_all_kernels_are_searched_instead(database: Database) -> None:
     device = Telling()
     run(database, TASKS[:4], device, limits=LONG)
