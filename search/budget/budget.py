@@ -34,6 +34,9 @@ HOPE = 0.1
 """The share of its time that a kernel is expected to gain in its next trials while its search is
 young; after as many trials without a gain it is half of that.
 """
+IMPATIENCE = 32
+"""After so many trials without a gain others are asked first as if a kernel promised half; whether
+it is worth another batch at all is asked by `AHEAD`."""
 WINDOW = 3 * AHEAD
 """The gain of a kernel is averaged over so many of its newest trials."""
 NO_GAIN = 0.01
@@ -244,17 +247,17 @@ def best_s(item: int, items: Sequence[Item], spent: Sequence[Spent]) -> float:
     return min(items[item].default_s, items[item].known_best_s, *found)
 
 
-def promised_share(item: int, spent: Sequence[Spent]) -> float:
+def promised_share(item: int, spent: Sequence[Spent], half: int = AHEAD) -> float:
     """The share of the kernel's time that its next `AHEAD` trials are expected to gain.
 
     It is the mean gain of its newest trials, or what a young search may hope for, whichever is
-    more; both are halved by as many idle trials.  The gain of the first batch, from the default to
+    more; `half` idle trials halve both.  The gain of the first batch, from the default to
     anything searched, says nothing about the next.
     """
     batches = [s for s in spent if s.item == item]
     recent = newest(batches[1:], WINDOW)
     before = batches[: len(batches) - len(recent)][-1:]
-    awake: float = 0.5 ** (idle_trials(batches) / AHEAD)
+    awake: float = 0.5 ** (idle_trials(batches) / half)
     hope = HOPE * awake
     if not recent:
         return hope
@@ -300,7 +303,8 @@ def promise(
 
     Where trials are limited, it is by a trial: then no clock decides anything.
     """
-    saved_s = items[item].weight * best_s(item, items, spent) * promised_share(item, spent)
+    share = promised_share(item, spent, IMPATIENCE)
+    saved_s = items[item].weight * best_s(item, items, spent) * share
     cost = trial_s(item, spent) if limits.trials is None else 1.0
     return saved_s / (AHEAD * cost + final_s)
 

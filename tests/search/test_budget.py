@@ -131,6 +131,15 @@ def test_a_gain_of_before_promises_less_the_longer_nothing_follows_it() -> None:
     assert later == pytest.approx((1 - 0.5**0.5) / 2)
 
 
+def test_a_kernel_that_was_searched_in_vain_waits_for_half_as_large_ones() -> None:
+    items = (Item(1e-3, 1.0), Item(0.6e-3, 1.0))
+    once = (Spent(0, 1, 1.5, 1e-3, is_search=False), Spent(1, 1, 1.5, 0.6e-3, is_search=False))
+    idle = Spent(0, 32, 6.4, 1e-3)
+    plenty = Limits(seconds=1e3)
+    chosen_ones = [next_batch(items, spent, plenty, 10.0) for spent in (once, (*once, idle))]
+    assert [c and c.item for c in chosen_ones] == [0, 1]
+
+
 def test_a_kernel_whose_candidates_all_fail_fades_too() -> None:
     inf = float("inf")
     assert promised_share(0, spent(0, inf, inf)) == pytest.approx(0.05)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -134,9 +135,13 @@ def test_first_candidates_come_first_where_there_is_barely_time_to_search_all(
 
 
 def test_with_more_time_all_kernels_are_searched_instead(database: Database) -> None:
-    device = Telling()
-    run(database, TASKS[:4], device, limits=LONG)
-    assert all(pairs > FEWEST_PAIRS for _, pairs in device.met)
+    device, events = Telling(), list[Event]()
+    run(database, TASKS[:4], device, limits=LONG, events=events)
+    told = [e for e in events if isinstance(e, KernelStarted | Batch)]
+    behind = [(e.label, after) for e, after in pairwise(told) if isinstance(e, KernelStarted)]
+    assert {label for label, _ in behind} == {t.label for t in TASKS[:4]}
+    assert all(isinstance(e, Batch) and e.label == label for label, e in behind)
+    assert sum(pairs for _, pairs in device.met) > FEWEST_PAIRS * len(device.met)
 
 
 def test_a_kernel_whose_first_candidate_fails_may_still_be_searched(database: Database) -> None:
