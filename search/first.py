@@ -12,7 +12,6 @@ from hlotune.measure.machine.devices import require_shared, target_here
 from hlotune.measure.machine.machine_lock import Turns
 from hlotune.measure.machine.suspend_clock import Pulse, beating
 from hlotune.measure.machine.targets import toolchain
-from hlotune.measure.timing.timing import ONCE_S
 from hlotune.measure.trial import CacheMode, Candidate, Failure, Trial
 from hlotune.measure.workers.builder import ProcessBuilder
 from hlotune.measure.workers.runner import ProcessRunner
@@ -42,6 +41,10 @@ WHOLE_S = 3.0
 """The seconds for timing the whole program beside the default, and for the oracle."""
 FORMS_S = 6.0
 """After so many seconds no further form of the program is tried (`finals/forms.py`)."""
+LONG_S = 0.15
+"""Of a program whose calls take so long one form is tried at most."""
+LONG_SHARE = 0.15
+"""It may take such a share of what the run took by then, where that is more than `WHOLE_S`."""
 
 
 def first(
@@ -221,11 +224,10 @@ def _closed(
     closing = Closing(
         database=records, run=result.run, numerics=choices.numerics, under=under,
         is_unrolled=bool(program.unrolled), places=places, tell=choices.progress,
-        is_long=lambda: whole.ready_in(WHOLE_S).call_s >= ONCE_S,
+        is_long=lambda: _is_long(whole),
     )  # fmt: skip
-    verdict = closing.verdict(
-        result, lambda also: whole.compare(WHOLE_S, WHOLE_S, also), _forms(whole, turns.clock_s)
-    )
+    forms = _forms(whole, turns.clock_s, pulse.start_s)
+    verdict = closing.verdict(result, lambda also: whole.compare(WHOLE_S, WHOLE_S, also), forms)
     for event in left_out(result, verdict):
         choices.progress(event)
     timed = replace(
@@ -237,17 +239,26 @@ def _closed(
     return closing.closed(timed, verdict.whole, choices.progress)
 
 
-def _forms(whole: WholeProgram, clock_s: Callable[[], float]) -> CompareForms:
-    """Compares forms of a program, until they have taken their seconds."""
+def _is_long(whole: WholeProgram) -> bool:
+    return whole.ready_in(WHOLE_S).call_s >= LONG_S
+
+
+def _forms(whole: WholeProgram, clock_s: Callable[[], float], start_s: float) -> CompareForms:
+    """Compares forms of a program, until they have taken their seconds; the run began at `start_s`
+    of the clock.
+    """
     begun_s = list[float]()
 
     def is_faster(
         base: Mapping[str, Final], more: Mapping[str, Final], confidence: float
     ) -> Compared | None:
         begun_s.append(clock_s())
-        left_s = FORMS_S - (begun_s[-1] - begun_s[0])
+        all_s, most_s = FORMS_S, WHOLE_S
+        if _is_long(whole):
+            all_s = most_s = max(WHOLE_S, LONG_SHARE * (begun_s[0] - start_s))
+        left_s = all_s - (begun_s[-1] - begun_s[0])
         if left_s < 0:
             return None
-        return whole.is_faster(base, more, confidence, min(WHOLE_S, left_s), WHOLE_S)
+        return whole.is_faster(base, more, confidence, min(most_s, left_s), WHOLE_S)
 
     return is_faster

@@ -18,14 +18,14 @@ from hlotune.schedules.targets.target import Properties, Target
 from hlotune.search.budget.account import searched_s
 from hlotune.search.budget.budget import DEFAULTS_SHARE, ORACLE_SHARE, Limits, less, needed_s
 from hlotune.search.budget.opening_order import promised
-from hlotune.search.budget.reserve import Reserve
+from hlotune.search.budget.reserve import OUTSIDE_S, Reserve
 from hlotune.search.budget.spending import RIVALS_UNTIL, Contest, Decided, Opening, Spending
 from hlotune.search.contests import Contests, Device
 from hlotune.search.finals.closing import Closing, Comparing, Verdict, judged, left_out
 from hlotune.search.finals.decide import Deciding
 from hlotune.search.finals.finals import Keep, keep_nothing
 from hlotune.search.finals.forms import Compared
-from hlotune.search.finals.missed_budget import missed_by
+from hlotune.search.finals.missed_budget import KEPT, missed_by
 from hlotune.search.finals.quick import Quick
 from hlotune.search.progress import Event, KernelSkipped, KernelStopped, Progress, Started
 from hlotune.search.result import TuneResult, kernel_result
@@ -136,7 +136,7 @@ class Session:
         contests, opening = self._contests(tasks)
         prepared_s = self.passed_s - searched_s(c.tuner.account for c in contests)
         decided = Decided()
-        reserve = Reserve(contests, self.limits.seconds, self.whole, decided)
+        reserve = Reserve(contests, self.limits.seconds, self.whole, decided, places=self.places)
         self._reserve, quick = reserve, self._quick(tasks, reserve)
         spending = Spending(
             contests, less(self.limits, prepared_s), self._tell, self.peaks, self.now, reserve.due,
@@ -224,13 +224,18 @@ class Session:
         return None if self.limits.seconds is None else ORACLE_SHARE * self.limits.seconds
 
     def _compared(self, also: Mapping[str, Final]) -> Whole | None:
-        """None for the program with other champions too where there is no time to compare that."""
+        """None for the program with other champions too where it was compared without them, and
+        there is no time to do that again.
+        """
         assert self._reserve is not None, "a run is closed after it has tuned"
-        left_s = (self.limits.seconds or inf) - self.passed_s
-        if also and self._reserve.whole_s(0.0) > left_s:
+        again = bool(also) and self._reserve.compared_s < inf
+        if again and self._reserve.whole_s(0.0) - OUTSIDE_S > self._left_for_forms_s:
             return None
         timing_s, left = self._reserve.ending(lambda: self.passed_s)
-        return self.whole.compare(timing_s, self._oracle_s, also, left)
+        start_s = self.passed_s
+        found = self.whole.compare(timing_s, self._oracle_s, also, left)
+        self._reserve.compared_s = self.passed_s - start_s
+        return found
 
     def _is_faster(
         self, base: Mapping[str, Final], more: Mapping[str, Final], confidence: float
@@ -239,11 +244,17 @@ class Session:
         with the default.
         """
         assert self._reserve is not None, "a run is closed after it has tuned"
-        left_s = (self.limits.seconds or inf) - self.passed_s
-        if 2 * self._reserve.whole_s(0.0) > left_s:
+        if self._reserve.form_s > self._left_for_forms_s:
             return None
         timing_s, _ = self._reserve.ending(lambda: self.passed_s)
         return self.whole.is_faster(base, more, confidence, timing_s / 2, self._oracle_s)
+
+    @property
+    def _left_for_forms_s(self) -> float:
+        """The seconds that forms of the program may still take, where finals took longer than
+        expected: until the budget would count as missed.
+        """
+        return KEPT * (self.limits.seconds or inf) - self.passed_s
 
     def _prepare_whole(self) -> None:
         """Prepares the whole program behind the first batch, so that what is left for the others is

@@ -50,6 +50,9 @@ DEFAULTS_SHARE = 0.4
 """Until this share of the seconds is used, defaults are timed ahead of their kernels' turns."""
 WHOLE_SHARE = 0.03
 """At most this share of the seconds is put by for timing the whole program at the end."""
+FORMS_SHARE = 0.125
+"""Time for comparing a form of the program is put by where it takes at most this share of the
+seconds."""
 CLOSING_SHARE = 0.25
 """Closing a run over a program of long calls takes at most this share of the seconds: its last
 rounds are left out where they would take more, unless all that prove something fit into

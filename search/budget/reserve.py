@@ -12,10 +12,12 @@ from dataclasses import dataclass, field
 from math import inf, isfinite
 from statistics import mean, median
 
+from hlotune.hlo.sites.sites import Site
 from hlotune.measure.timing.timing import CLEARLY, SELDOM
 from hlotune.search.budget.budget import (
     CLOSING_SHARE,
     DEFAULT_BUDGET_S,
+    FORMS_SHARE,
     PROVING_SHARE,
     WHOLE_SHARE,
 )
@@ -23,7 +25,9 @@ from hlotune.search.budget.closing_costs import Costs, Due, finals_s
 from hlotune.search.budget.spending import Contest, Decided
 from hlotune.search.finals.closing import ANY, Comparing, Within
 from hlotune.search.finals.finals import FEWEST_PAIRS, PAIRS
+from hlotune.search.finals.forms import AT_STAKE, FAR_BEHIND, of_main_kind
 from hlotune.search.finals.heats import BEHIND, CHAMPIONS, heat_size
+from hlotune.tuning_logs.finals import Final
 
 HOPELESS = 1.25
 """A champion so many times slower than the default by the search's own times gets few pairs."""
@@ -35,6 +39,8 @@ PUT_BY_PAIRS = 21
 """Time is put by for so many pairs of each final: they are enough for a verdict, and how long
 finals take is known only roughly.  Where they turn out to take less, there are more pairs.
 """
+FORM_TIMING_S = 2.0
+"""The seconds that are put by for timing a form of the program beside another one, at most."""
 OUTSIDE_S = 1.0
 """The seconds after the run: workers end, the report is printed, the interpreter ends."""
 
@@ -53,6 +59,12 @@ class Reserve:
     _expected_s: float = 0.0
     """The seconds that the finals so far were expected to take; `_took_s` is what they took."""
     _took_s: float = 0.0
+    compared_s: float = inf
+    """What comparing the program with the default took the last time, once it was compared."""
+    places: Sequence[Site] = ()
+    """The sites of the program, which say what kind its kernels are of."""
+    _settled: set[str] = field(default_factory=set)
+    """The keys of kernels that are ours anyway or far behind: no form is tried for them."""
 
     def due(self) -> Due:
         """The seconds that would be due if the batches ended now, with finals at the pace of those
@@ -65,7 +77,7 @@ class Reserve:
         waiting = [s for c, s in left if not has_champion(c)]
         usual_s = mean([s for _, s in left or each]) if each else 0.0
         whole_s = self.whole_s(WHOLE_SHARE * (self.budget_s or 0.0), certain_s)
-        return Due(certain_s + whole_s, max(waiting, default=usual_s))
+        return Due(certain_s + whole_s + self.put_by_s, max(waiting, default=usual_s))
 
     @property
     def _pace(self) -> float:
@@ -77,7 +89,45 @@ class Reserve:
         """The seconds that are due if each kernel has a champion."""
         each = self._finals_s(self.contests, PUT_BY_PAIRS)
         finals_s = sum(each)
-        return finals_s + self.whole_s(WHOLE_SHARE * (self.budget_s or 0.0), finals_s)
+        whole_s = self.whole_s(WHOLE_SHARE * (self.budget_s or 0.0), finals_s)
+        return finals_s + whole_s + self.put_by_s
+
+    @property
+    def form_s(self) -> float:
+        """The seconds for one form of the program (`finals/forms.py`): to compare it with another
+        one, and then once more with the default.
+        """
+        expected_s = self._form_alone_s + self.whole_s(0.0) - OUTSIDE_S
+        return min(expected_s, 2 * self.compared_s)
+
+    @property
+    def _form_alone_s(self) -> float:
+        return self.whole_s(FORM_TIMING_S) - OUTSIDE_S
+
+    @property
+    def put_by_s(self) -> float:
+        """The seconds that are put by for one form of the program, beside those for comparing the
+        program with the default.
+
+        There are none where it takes more than its share of the budget, where calls take so long
+        that rounds with the default come first, and where kernels of the program's main kind that
+        may not win alone take little of its time.
+        """
+        if self.budget_s is None or self.whole.is_long or not self._may_be_mixed:
+            return 0.0
+        form_s = self._form_alone_s
+        return form_s if form_s <= FORMS_SHARE * self.budget_s else 0.0
+
+    @property
+    def _may_be_mixed(self) -> bool:
+        """Whether kernels of one kind may be left to XLA beside some that are ours, as far as is
+        known (`forms.likeliest`).
+        """
+        begun = [c for c in self.contests if has_champion(c)]
+        times_s = {c.task.kernel.key: c.task.weight * c.default_s for c in begun}
+        main = of_main_kind(times_s, self.places)
+        stake_s = sum(times_s[key] for key in main - self._settled)
+        return len(main) > 1 and stake_s >= AT_STAKE * sum(times_s.values())
 
     def whole_s(self, timing_s: float, finals_s: float | None = None) -> float:
         """The seconds for the whole program, with champions where there are some, and for what
@@ -110,7 +160,7 @@ class Reserve:
         if self.budget_s is None or hurried:
             return FEWEST_PAIRS if hurried else PAIRS
         fewest_s = self._pace * sum(self._finals_s(waiting, FEWEST_PAIRS))
-        after_s = left_s - self.whole_s(WHOLE_SHARE * self.budget_s, fewest_s)
+        after_s = left_s - self.whole_s(WHOLE_SHARE * self.budget_s, fewest_s) - self.put_by_s
 
         def fits(pairs: int) -> bool:
             return self._pace * sum(self._finals_s(waiting, pairs)) <= after_s
@@ -135,6 +185,12 @@ class Reserve:
         if pairs:
             self._expected_s += sum(self._finals_s([contest], pairs))
             self._took_s += took_s
+
+    def note(self, contest: Contest, final: Final | None) -> None:
+        """Takes note of what stands of a kernel's finals."""
+        is_settled = final is None or final.won or final.paired.speedup * FAR_BEHIND < 1
+        change = self._settled.add if is_settled else self._settled.discard
+        change(contest.task.kernel.key)
 
     def _finals_s(self, of: Sequence[Contest], pairs: int) -> list[float]:
         """The seconds that the finals of some kernels are expected to take.

@@ -190,6 +190,7 @@ class Closing:
             database=self.database, run=self.run, compare=is_faster, tell=self.tell,
             result=apart(result, self.places, is_unrolled=self.is_unrolled),
             stay=self.wrong_defaults, is_unrolled=self.is_unrolled, is_long=self.is_long,
+            places=self.places,
         )  # fmt: skip
 
     def _in_use(self, result: TuneResult) -> tuple[str, ...]:
@@ -215,11 +216,14 @@ class Closing:
         Without `forms` nothing is tried beside the champions that stand.
         """
         try:
-            whole = compare_whole({})
+            if forms is not None:
+                forms.try_likeliest()
+            at_first = dict(forms.added) if forms else {}
+            whole = compare_whole(at_first)
             if forms is None:
                 return Verdict(whole=whole, slower=self._taken_back(whole.slower if whole else ()))
             dropped = self._taken_back(forms.to_drop(whole))
-            if forms.added and not dropped:
+            if forms.added != at_first and not dropped:
                 whole = compare_whole(forms.added)
             return Verdict(
                 whole=whole,

@@ -81,7 +81,7 @@ class Deciding:
         again has another final: only a champion that is proven faster in it takes the place of the
         schedule that stands.
         """
-        self.finals |= self.quick_finals(self.contests)
+        self._note(self.quick_finals(self.contests))
         try:
             self.progress(
                 Finalising(
@@ -112,7 +112,8 @@ class Deciding:
             return False
         found = self.searching.go_on_with_all(left_s)
         self.interrupted = self.searching.interrupted
-        self.finals = {**self.quick_finals(self.contests), **self.finals}
+        quick = self.quick_finals(self.contests)
+        self._note({n: f for n, f in quick.items() if n not in self.finals})
         return found
 
     @property
@@ -146,9 +147,15 @@ class Deciding:
         self.reserve.learn(contest, pairs, self.clock() - start_s)
         self._take_back_wrong(contest)
         before = self._before(n)
-        self.finals[n] = stands = decisive(found, before) if found else before
+        stands = decisive(found, before) if found else before
+        self._note({n: stands})
         if stands and stands is found:
             self.database.record_final(self.run, contest.task.kernel, found)
+
+    def _note(self, finals: Mapping[int, Final | None]) -> None:
+        for n, stands in finals.items():
+            self.finals[n] = stands
+            self.reserve.note(self.contests[n], stands)
 
     def _take_back_wrong(self, contest: Contest) -> None:
         """Takes back the schedule that stands where it proved wrong, by itself, in this run: what

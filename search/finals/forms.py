@@ -4,7 +4,9 @@ The default of a kernel is what XLA makes of it alone.  Inside of a program XLA 
 neighbours, computes it anew for each that reads it, or runs it behind kernels of ours, which have
 the processors; there it may take many times as long, or less.  So a program's forms are compared:
 with champions that lost alone, and without them, both called as a user calls them, in turns.  Those
-are taken with which the program is proven faster.  What won alone by little is left out where the
+are taken with which the program is proven faster.  The form that is most likely to be comes first:
+all kernels of the kind that takes most of the time, products for the most part, are ours in it, so
+that threads change least between XLA and us.  What won alone by little is left out where the
 program is proven faster without it.
 """
 
@@ -33,7 +35,9 @@ they would save so much of the time of all.
 CLOSE = 1.25
 """A champion that won is tried in the program where it may be less than so many times as fast."""
 MOST_TRIED = 5
-"""So many forms of a program are tried at most."""
+"""So many forms of a program are tried at most, behind the likeliest one."""
+CONFIDENCE_OF_FIRST = shared(2)
+"""The confidence of comparing the form that is most likely to be faster."""
 
 
 def candidates(
@@ -126,16 +130,54 @@ def close(result: TuneResult) -> list[KernelResult]:
     return found if len(result.kernels) <= FEW and len(found) < len(result.won) else []
 
 
+def likeliest(
+    tried: Sequence[KernelResult], result: TuneResult, places: Sequence[Site]
+) -> list[KernelResult]:
+    """Those of some kernels that are of the kind that takes most of the time of all; none where
+    they take little of it, or no kernel of that kind won.
+
+    Each of XLA and us waits until the other's threads are off the processors: a product of XLA's
+    among ours makes its neighbours slower, too.
+
+    Args:
+        places: all sites of the program, which say what kind a kernel is of.
+    """
+    times_s = {k.key: k.weight * k.default_s for k in result.kernels}
+    main = of_main_kind(times_s, places)
+    found = [k for k in tried if k.key in main]
+    stake_s = sum(times_s[k.key] for k in found)
+    is_mixed = any(k.key in main for k in result.won)
+    return found if is_mixed and stake_s >= AT_STAKE * sum(times_s.values()) else []
+
+
+def of_main_kind(times_s: Mapping[str, float], places: Sequence[Site]) -> frozenset[str]:
+    """The keys of those kernels that are of the kind that takes most of the time of all.
+
+    Args:
+        times_s: the seconds of kernels in a call of the program, by their keys.
+        places: all sites of the program; kernels without any are of no kind.
+    """
+    kinds = {site.kernel.key: site.pattern for site in places}
+    kind_s = defaultdict[str, float](float)
+    for key in times_s.keys() & kinds.keys():
+        kind_s[kinds[key]] += times_s[key]
+    main = max(kind_s, key=lambda kind: kind_s[kind], default=None)
+    return frozenset(key for key in times_s if key in kinds and kinds[key] == main)
+
+
 def forms_of(kernels: int, most: int = MOST_TRIED) -> int:
     """How many forms of a program are tried at most, of so many undecided kernels."""
     return max(0, min(most, 2 * kernels - 1))
 
 
-def confidence_of(*kernels: int, most: int = MOST_TRIED) -> float:
+def confidence_of(*kernels: int, most: int = MOST_TRIED, is_first: bool = True) -> float:
     """The confidence of each comparison of two forms with which all hold together: those of one
     set of kernels after the other, of so many each.
+
+    Where they are not the first, half of the error that is allowed was the first one's
+    (`CONFIDENCE_OF_FIRST`).
     """
-    return shared(max(1, sum(forms_of(n, most) for n in kernels)))
+    return shared((1 if is_first else 2) * max(1, sum(forms_of(n, most) for n in kernels)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,6 +206,7 @@ def taken(
     keys: Sequence[str],
     compare: Callable[[Sequence[str], Sequence[str]], Compared | None],
     most: int = MOST_TRIED,
+    failed: Sequence[str] = (),
 ) -> tuple[str, ...]:
     """Those of some kernels with which a program is proven faster than without them, or the other
     way around.
@@ -175,9 +218,13 @@ def taken(
         compare: the program with its second argument put in beside the first, and with the first
             alone; None where there is no time to tell, which ends it.
         most: so many forms are compared at most.
+        failed: those of the keys with which together the program is not faster: they are tried by
+            halves, behind the others.
     """
     left = forms_of(len(keys), most)
-    found, waiting = tuple[str, ...](), deque([tuple(keys)] if keys else [])
+    others = tuple(key for key in keys if key not in failed)
+    found, waiting = tuple[str, ...](), deque([others] if others else [])
+    waiting += _halves(tuple(failed))
     while waiting and left:
         part = waiting.popleft()
         verdict = compare(found, part)
@@ -188,7 +235,12 @@ def taken(
         left -= 1
         if verdict.is_faster:
             found = tuple(key for key in (*found, *part) if key in verdict.standing)
-        elif len(part) > 1:
-            middle = len(part) // 2
-            waiting += [part[:middle], part[middle:]]
+        else:
+            waiting += _halves(part)
     return found
+
+
+def _halves(part: tuple[str, ...]) -> list[tuple[str, ...]]:
+    """Nothing where there is only one, which has been tried."""
+    middle = len(part) // 2
+    return [part[:middle], part[middle:]] if middle else []

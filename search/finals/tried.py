@@ -3,9 +3,11 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from hlotune.hlo.sites.sites import Site
 from hlotune.schedules.errors import WrongResult
 from hlotune.schedules.steps.schedule import DEFAULT
 from hlotune.search.finals.forms import (
+    CONFIDENCE_OF_FIRST,
     FEW,
     MOST_TRIED,
     Compared,
@@ -15,6 +17,7 @@ from hlotune.search.finals.forms import (
     confidence_of,
     is_much,
     is_promising,
+    likeliest,
     taken,
 )
 from hlotune.search.progress import FormTried, Progress
@@ -44,16 +47,34 @@ class Trying:
     """Whether kernels were cut from loops that the default has."""
     is_long: Callable[[], bool] = lambda: False
     """Whether calls of the program take so long that one form is tried at most."""
+    places: Sequence[Site] = ()
+    """The sites of the program, which say what kind its kernels are of."""
     added: dict[str, Final] = field(default_factory=dict, init=False)
     """The champions with which the program is proven faster, and which it has from now on."""
     left_out: dict[str, str] = field(default_factory=dict, init=False)
     """Keys of kernels whose champions make the program wrong, with the reason."""
+    _failed: tuple[str, ...] = field(default=(), init=False)
+    """Keys of the champions of the likeliest form, if the program is not faster with all these."""
+    _is_first: bool = field(default=True, init=False)
+    """Whether no form was compared yet."""
 
     def is_worth_it(self) -> bool:
         """Whether forms of a program are compared in which no champion won alone."""
         tried = candidates(self.result, None, is_unrolled=self.is_unrolled)
         are_few = self.is_unrolled or len(self.result.kernels) <= FEW
         return bool(tried) and (are_few or is_promising(self.result))
+
+    def try_likeliest(self) -> None:
+        """Tries the form that is most likely to be faster, before the default is compared; where
+        calls take long, changes between threads cost nothing to speak of, and there is none.
+        """
+        tried = candidates(self.result, None, is_unrolled=self.is_unrolled)
+        finals = self._finals(likeliest(tried, self.result, self.places))
+        if not finals or self.is_long():
+            return
+        self._add(finals, CONFIDENCE_OF_FIRST, 1)
+        if not self._is_first and not self.added:
+            self._failed = tuple(finals)
 
     def to_drop(self, whole: Whole | None) -> tuple[str, ...]:
         """Adds the undecided champions with which the program is proven faster; returns the keys of
@@ -64,7 +85,8 @@ class Trying:
         if not undecided and not little:
             return ()
         most = 1 if self.is_long() else MOST_TRIED
-        confidence = confidence_of(len(undecided), len(little), most=most)
+        numbers = len(undecided), len(little)
+        confidence = confidence_of(*numbers, most=most, is_first=self._is_first)
         self._add(undecided, confidence, most)
         return self._droppable(little, confidence, most)
 
@@ -77,7 +99,8 @@ class Trying:
         if _gains(whole) and not (time_s and is_much(tried, self.result, time_s)):
             return {}
         tried.sort(key=lambda k: -k.weight * k.default_s)
-        return self._finals(tried)
+        is_told = {*self.added, *self.left_out}
+        return self._finals([k for k in tried if k.key not in is_told])
 
     def _finals(self, kernels: Sequence[KernelResult]) -> dict[str, Final]:
         found = {k.key: own_final(self.database, self.run, k.key) for k in kernels}
@@ -94,7 +117,8 @@ class Trying:
         def with_more(base: Sequence[str], more: Sequence[str]) -> Compared | None:
             tried = {key: undecided[key] for key in more}
             try:
-                found = self.compare({key: undecided[key] for key in base}, tried, confidence)
+                with_base = {**self.added, **{key: undecided[key] for key in base}}
+                found = self.compare(with_base, tried, confidence)
             except WrongResult as error:
                 barred = bar_wrong(self.database, error, tried, run=self.run)
                 reason = f"{WRONG_TOGETHER}: {error}"
@@ -103,7 +127,8 @@ class Trying:
             self._tell(found, more)
             return found
 
-        for key in taken(list(undecided), with_more, most):
+        failed = [key for key in self._failed if key in undecided]
+        for key in taken(list(undecided), with_more, most, failed):
             together = replace(undecided[key], outcome=TOGETHER)
             self.database.record_final(self.run, self.database.kernel(key), together)
             self.added[key] = undecided[key]
@@ -128,6 +153,7 @@ class Trying:
         """Tells of a form that was compared; one that is the program as it is tells nothing."""
         if found is None or found.is_same:
             return
+        self._is_first = False
         labels = {k.key: k.label for k in self.result.kernels}
         names = tuple(labels[key] for key in keys)
         self.tell(FormTried(labels=names, is_faster=found.is_faster, without=without))

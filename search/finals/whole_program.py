@@ -14,7 +14,7 @@ from hlotune.deploy.bench_result import BenchResult
 from hlotune.deploy.bisection import SHORTFALL
 from hlotune.deploy.forms import between
 from hlotune.deploy.long_calls import is_decided, rounds_s
-from hlotune.deploy.timer import Fewest, pair_s
+from hlotune.deploy.timer import FEWEST_PAIRS, Fewest, pair_s
 from hlotune.hlo.frontends.program import Program
 from hlotune.measure.machine.machine_lock import Turns
 from hlotune.measure.timing.comparison import FEWEST_LONG, ratio
@@ -28,8 +28,8 @@ from hlotune.search.finals.forms import Compared
 from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.finals import Final, Paired, Whole
 
-PAIRS = 30
-"""The most pairs of samples of default and tuned program."""
+PAIRS = 60
+"""The most pairs of samples of two forms of the program."""
 KEPT_GAIN = 0.9
 """A program of long calls is expected to gain this share of what its champions promise."""
 LEAST_S = 1.0
@@ -90,9 +90,10 @@ class WholeProgram:
         cache cannot be written or is not the user's alone (`deploy/kept_code.py`), and there a
         kernel takes a tenth of a second.
         The seconds are a warm call and a check of either side, and timing both, for `timing_s` at
-        most.  Calls of seconds need none to warm up, and `timing_s` says nothing about them: they
-        have the rounds that prove something where all of it takes `within.proving_s` at most, else
-        one where that takes `within.usual_s`, else none beside the calls in which both are checked.
+        most, but for as many pairs as prove something.  Calls of seconds need none to warm up, and
+        `timing_s` says nothing about them: they have the rounds that prove something where all of
+        it takes `within.proving_s` at most, else one where that takes `within.usual_s`, else none
+        beside the calls in which both are checked.
         Champions so far save `saved_s` of a call.
         Kernels that slow the program down are looked for in the time that is left then; no time is
         put by for that.
@@ -101,7 +102,8 @@ class WholeProgram:
             return 0.0
         ready = self._ready
         if not self.is_long:
-            calls_s = min(timing_s, PAIRS * pair_s(ready.call_s))
+            one_s = pair_s(ready.call_s)
+            calls_s = min(max(LEAST_S, timing_s, FEWEST_PAIRS * one_s), PAIRS * one_s)
             return ready.compile_s + 10 * ready.call_s + calls_s
         tuned_s = max(0.0, ready.call_s - KEPT_GAIN * saved_s)
         checking_s = max(0.0, ready.compile_s - ready.call_s) + len(ready.judges) * tuned_s

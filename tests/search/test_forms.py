@@ -9,6 +9,7 @@ import pytest
 
 from hlotune.measure.timing.comparison import CONFIDENCE
 from hlotune.search.finals.forms import (
+    CONFIDENCE_OF_FIRST,
     MOST_TRIED,
     Compared,
     apart,
@@ -16,6 +17,7 @@ from hlotune.search.finals.forms import (
     confidence_of,
     forms_of,
     is_promising,
+    likeliest,
     taken,
     unexplained_s,
 )
@@ -67,6 +69,21 @@ def test_no_more_forms_are_tried_than_their_confidence_is_shared_by() -> None:
 def test_forms_with_more_and_forms_with_less_share_one_error() -> None:
     assert confidence_of(8, 2) == pytest.approx(1 - (1 - CONFIDENCE) / (MOST_TRIED + 3))
     assert confidence_of(8, 2, most=1) == pytest.approx(1 - (1 - CONFIDENCE) / 2)
+
+
+def test_the_likeliest_form_has_half_of_the_error_and_all_others_the_other_half() -> None:
+    error, forms = 1 - CONFIDENCE_OF_FIRST, MOST_TRIED + 3
+    others = 1 - confidence_of(8, 2, is_first=False)
+    assert error + forms * others == pytest.approx(1 - CONFIDENCE)
+
+
+def test_kernels_that_did_not_help_together_are_tried_by_halves_behind_the_others() -> None:
+    seen: list[tuple[str, str]] = []
+    assert taken("abc", watched(by_sum, seen), failed="ac") == ("b",)
+    assert seen == [("", "b"), ("b", "a"), ("b", "c")]
+    seen.clear()
+    assert taken("a", watched(by_sum, seen), failed="a") == ()
+    assert not seen
 
 
 def test_what_does_not_stand_in_the_faster_form_is_not_taken() -> None:
@@ -134,10 +151,11 @@ class Place:
     ops: frozenset[int]
     weight: float = 1.0
     path: tuple[int, ...] = ()
+    pattern: str = "contraction"
 
 
-def place(key: str, *ops: int, weight: float = 1.0) -> Place:
-    return Place(SimpleNamespace(key=key), frozenset(ops), weight)
+def place(key: str, *ops: int, weight: float = 1.0, pattern: str = "contraction") -> Place:
+    return Place(SimpleNamespace(key=key), frozenset(ops), weight, pattern=pattern)
 
 
 def keys(found: TuneResult) -> list[str]:
@@ -187,3 +205,17 @@ def test_gains_are_held_against_the_time_of_all_kernels_once() -> None:
     places: list[Any] = [place("small", 9), *(place(f"group{n}", *range(n + 1)) for n in range(3))]
     assert not is_promising(result(small, *big))
     assert is_promising(apart(result(small, *big), places))
+
+
+def test_the_likeliest_form_has_all_kernels_of_the_kind_that_takes_most_of_the_time() -> None:
+    """A training step: threads change between XLA's products and ours."""
+    won, product = kernel("won", 1e-3, 0.7e-3, won=True), kernel("product", 0.7e-3, 0.7e-3)
+    total = kernel("total", 0.1e-3, 0.1e-3)
+    places: list[Any] = [place("won", 0), place("product", 1), place("total", 2, pattern="rows")]
+    lost, step = [product, total], result(won, product, total)
+    assert likeliest(lost, step, places) == [product]
+    assert likeliest(lost, step, ()) == []
+    often = replace(total, weight=20.0)
+    assert likeliest([product, often], result(won, product, often), places) == []  # no sum is ours
+    short = replace(product, default_s=0.05e-3)
+    assert likeliest([short, total], result(won, short, total), places) == []  # little of the time

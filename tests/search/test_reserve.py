@@ -15,6 +15,7 @@ from hlotune.hlo.kernel import Kernel
 from hlotune.measure.timing.comparison import Comparison
 from hlotune.measure.trial import CacheMode, Candidate, Failure, Measurement, Trial
 from hlotune.measure.workers.runner import COMPARING_S
+from hlotune.schedules.steps.schedule import Schedule
 from hlotune.search.budget.budget import Limits
 from hlotune.search.budget.closing_costs import (
     UNKNOWN_FINAL_S,
@@ -25,13 +26,15 @@ from hlotune.search.budget.closing_costs import (
 from hlotune.search.budget.reserve import OUTSIDE_S, Reserve, costs
 from hlotune.search.budget.spending import Contest
 from hlotune.search.finals.finals import FEWEST_PAIRS, PAIRS
-from hlotune.search.progress import Batch, Event, Finalising, Finished
+from hlotune.search.finals.missed_budget import KEPT
+from hlotune.search.progress import Batch, Event, Finalising, Finished, FormTried
 from hlotune.search.tasks import Task
 from hlotune.search.tuner import Took
 from hlotune.tuning_logs.database import Database
+from hlotune.tuning_logs.finals import Final, Paired
 from hlotune.tuning_logs.render import render
 from hlotune.tuning_logs.report import report
-from tests.support.sessions import FakeDevice, FakeProgram, run, task
+from tests.support.sessions import WHOLE, FakeDevice, FakeProgram, run, task
 
 SLOW = {f"conv{n}": 10e-3 for n in range(18)}
 """Seconds of the defaults: every champion has hope."""
@@ -97,13 +100,15 @@ def several(count: int) -> tuple[Task, ...]:
 def test_a_budget_is_kept_and_used_with_all_that_closes_a_run(
     kernels: int, budget_s: float, slower: float, database: Database
 ) -> None:
-    tasks = several(kernels)
+    tasks, events = several(kernels), list[Event]()
     device = Device(tasks, SLOW, slower=slower)
     whole = FakeProgram(device=device, preparing_s=6.0, comparing_s=3.0, timing_s=2.0)
-    result = run(
-        database, tasks, device, model=Trees(), limits=Limits(seconds=budget_s), whole=whole
-    )
-    assert 0.93 * budget_s < device.now() <= budget_s
+    limits = Limits(seconds=budget_s)
+    result = run(database, tasks, device, model=Trees(), limits=limits, whole=whole, events=events)
+    tried = any(isinstance(event, FormTried) for event in events)
+    with_faster_s = whole.due_s(0.0) if tried else 0.0  # no form was faster
+    assert 0.93 * budget_s < device.now() + with_faster_s
+    assert device.now() <= (KEPT if tried and slower > 1 else 1.0) * budget_s
     assert not result.overrun
     assert len(device.pairs) == kernels
     assert max(device.pairs) <= PAIRS
@@ -190,6 +195,101 @@ def contest(n: int, took: Took, usable: int = 3) -> Contest:
     """The contest of a kernel whose search came to something."""
     tuner: Any = SimpleNamespace(took=took, best_s=1e-3, usable=usable, near=lambda times: usable)
     return Contest(task(f"conv{n}", n), tuner, default_s=1e-3, known_trials=0, timing_s=0.1)
+
+
+FORM_S = 2.0
+"""One form of a program beside another one."""
+SHORT = FakeProgram(comparing_s=1.0, timing_s=1.0)
+
+
+def products(*tasks: Task) -> list[Any]:
+    """The sites of kernels that are all products."""
+    return [
+        SimpleNamespace(
+            kernel=t.kernel, path=(), ops=frozenset([n]), weight=1.0, pattern="contraction"
+        )
+        for n, t in enumerate(tasks)
+    ]  # fmt: skip
+
+
+def reserve_of(budget_s: float | None, whole: FakeProgram = SHORT) -> Reserve:
+    contests = [contest(n, Took()) for n in range(2)]
+    return Reserve(contests, budget_s, whole, places=products(*(c.task for c in contests)))
+
+
+def test_the_seconds_of_one_form_of_the_program_are_put_by() -> None:
+    with_form, without = reserve_of(60.0), reserve_of(10.0)
+    assert with_form.put_by_s == pytest.approx(FORM_S)
+    assert without.put_by_s == 0.0, "it takes more than an eighth of the budget"
+    assert with_form.all_s - with_form.whole_s(0.03 * 60.0, 0.0) == pytest.approx(
+        without.all_s - without.whole_s(0.03 * 10.0, 0.0) + FORM_S
+    )
+
+
+def test_no_form_is_put_by_where_calls_are_long_or_no_seconds_are_limited() -> None:
+    assert reserve_of(60.0, replace(SHORT, is_long=True)).put_by_s == 0.0
+    assert reserve_of(None).put_by_s == 0.0
+
+
+def test_no_form_is_put_by_for_kernels_that_won_or_are_far_behind() -> None:
+    def final(speedup: float) -> Final:
+        paired = Paired(default_s=(2.0,), tuned_s=(1.0,), speedup=speedup, low=speedup, high=3.0)
+        return Final(
+            schedule=Schedule("direct"), numerics="strict", paired=paired, margin=0.1,
+            outcome="tuned" if speedup > 1 else "kept default",
+        )  # fmt: skip
+
+    reserve = reserve_of(60.0)
+    first, second = reserve.contests
+    reserve.note(first, final(1.9))
+    assert reserve.put_by_s > 0, "the second has no final"
+    reserve.note(second, final(0.9))
+    assert reserve.put_by_s > 0, "the second may be faster in the program"
+    for is_settled in final(1.1), final(0.5), None:
+        reserve.note(second, is_settled)
+        assert reserve.put_by_s == 0.0
+
+
+def test_no_form_is_put_by_for_kernels_that_take_little_time_or_are_of_another_kind() -> None:
+    reserve = reserve_of(60.0)
+    places = reserve.places
+    assert replace(reserve, places=()).put_by_s == 0.0
+    assert replace(reserve, places=places[:1]).put_by_s == 0.0
+    often, seldom = reserve.contests
+    often = replace(often, task=replace(often.task, weight=20.0))
+    reserve = replace(reserve, contests=[often, seldom])
+    assert reserve.put_by_s > 0
+    reserve.note(often, None)
+    assert reserve.put_by_s == 0.0
+
+
+def test_a_run_of_seconds_has_time_to_compare_a_form_of_its_program(database: Database) -> None:
+    class Near(Device):
+        """Champions of the last kernel are level with its default."""
+
+        def compare(self, kernel: Kernel, *arguments: Any, **named: Any) -> Comparison:
+            found = super().compare(kernel, *arguments, **named)
+            if kernel != tasks[-1].kernel:
+                return found
+            best = min((c for c in found.candidates if isinstance(c, Measurement)), key=time_of)
+            return replace(found, default=replace(found.default, samples_s=best.samples_s))
+
+    def time_of(measured: Measurement) -> float:
+        return measured.time_s
+
+    tasks, events = several(3), list[Event]()
+    device = Near(tasks, SLOW)
+    whole = FakeProgram(
+        device=device, comparing_s=1.0, timing_s=1.0, with_undecided=lambda also: WHOLE,
+        faster_with=lambda base, more: True,
+    )  # fmt: skip
+    result = run(
+        database, tasks, device, model=Trees(), limits=Limits(seconds=60.0), whole=whole,
+        events=events, places=products(*tasks),
+    )  # fmt: skip
+    assert FormTried(labels=(tasks[-1].label,), is_faster=True) in events
+    assert [k.won for k in result.kernels] == [True, True, True]
+    assert device.now() <= 60.0
 
 
 def test_a_first_batch_of_slow_trials_leaves_the_others_theirs(database: Database) -> None:

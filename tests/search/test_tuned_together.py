@@ -308,9 +308,36 @@ def test_kernels_of_unrolled_loops_are_tried_in_the_program_where_xla_is_ahead_o
 def sharing(*tasks: Task) -> list[Any]:
     """Sites of kernels that all have an operation in common, the largest first."""
     return [
-        SimpleNamespace(kernel=t.kernel, path=(), ops=frozenset(range(len(tasks) - n)), weight=1.0)
+        SimpleNamespace(
+            kernel=t.kernel, path=(), ops=frozenset(range(len(tasks) - n)), weight=1.0,
+            pattern="rows",
+        )
         for n, t in enumerate(tasks)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("is_faster", [True, False])
+def test_all_kernels_of_the_main_kind_are_tried_once_before_the_default_is_compared(
+    is_faster: bool, database: Database
+) -> None:
+    """Also in a program that is proven faster as much as its kernels promise."""
+    places: list[Any] = [
+        SimpleNamespace(
+            kernel=t.kernel, path=(), ops=frozenset([n]), weight=1.0, pattern="contraction"
+        )
+        for n, t in enumerate(two())
+    ]  # fmt: skip
+    events = list[Event]()
+    alone, together = (SLOWER, WHOLE) if is_faster else (WHOLE, SLOWER)
+    result = ended(
+        database, alone, lambda base, more: is_faster, together=together, events=events,
+        places=places,
+    )  # fmt: skip
+    assert [e for e in events if isinstance(e, FormTried)] == [
+        FormTried(labels=("dense",), is_faster=is_faster)
     ]
+    assert [k.won for k in result.kernels] == [True, is_faster]
+    assert result.speedup == 2.0
 
 
 def test_of_kernels_that_share_operations_one_alone_is_tried_and_tuned_together(

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,7 +20,7 @@ from hlotune.measure.machine.machine_lock import Turns
 from hlotune.measure.machine.targets import host_target, toolchain
 from hlotune.search.finals import whole_program as whole_module
 from hlotune.search.finals.closing import Within
-from hlotune.search.finals.whole_program import WholeProgram
+from hlotune.search.finals.whole_program import LEAST_S, WholeProgram
 from hlotune.tuning_logs.database import Database
 from tests.support.applied import DIRECT, PARAMETERS, final, mlp, normal
 
@@ -80,11 +80,22 @@ def test_what_is_prepared_is_not_done_again_when_it_is_compared(
         whole = WholeProgram(program, database, "standard", host_target(), "warm")
         assert whole.due_s(timing_s=1.0) == 0.0
         whole.prepare(60.0)
-        assert 0.0 < whole.due_s(timing_s=0.0) < whole.due_s(timing_s=1.0)
+        assert 0.0 < whole.due_s(timing_s=0.0) == whole.due_s(timing_s=LEAST_S)
         monkeypatch.setattr(accuracy, "evaluate", None)  # the oracle
         late = whole.compare(0.0)
         assert late is not None and late.paired is not None
         assert len(late.paired.default_s) > 6, "as many pairs as a second allows"
+
+
+def test_calls_of_a_third_of_a_second_are_expected_to_take_the_pairs_that_prove_something(
+    program: Program, tmp_path: Path
+) -> None:
+    with Database(tmp_path / "a.db") as database:
+        whole = WholeProgram(program, database, "standard", host_target(), "warm")
+        whole.prepare(60.0)
+        assert whole._ready is not None
+        whole._ready = replace(whole._ready, compile_s=0.5, call_s=0.35)
+        assert whole.due_s(timing_s=0.0) == pytest.approx(0.5 + 10 * 0.35 + 6 * 2 * 0.35)
 
 
 @dataclass
