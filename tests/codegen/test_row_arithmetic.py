@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 from benchmarks.row_kernels import OF_ROWS, log_softmax, softmax
+from hlotune.codegen.llvm.compile import assembly
+from hlotune.codegen.llvm.emit import emit
 from hlotune.codegen.llvm.function import Function, Module
 from hlotune.codegen.llvm.math.operations import apply
 from hlotune.codegen.llvm.math.values import Value
@@ -17,12 +19,14 @@ from hlotune.hlo.frontends.program import load
 from hlotune.hlo.sites.sites import sites
 from hlotune.hlo.to_compute.assemble import compute_of
 from hlotune.measure.machine.targets import host_target
+from hlotune.schedules.algorithms.replay import replay
 from hlotune.schedules.ir.compute import Axis, Compute, Stage, Store, Tensor
 from hlotune.schedules.ir.expr import Affine, Apply, Load
 from hlotune.schedules.ir.lost_nan import may_pass_over_nan
 from hlotune.schedules.ir.monoids import MAX, SUM
 from hlotune.schedules.ir.zero_signs import may_be_either_zero
 from hlotune.schedules.spaces.cpu_rows.space import space_of
+from tests.support.elementwise import level
 from tests.support.reductions import called
 
 Array = np.ndarray[Any, Any]
@@ -98,6 +102,25 @@ def test_extremes_of_two_unknown_vectors_are_three_instructions() -> None:
     assert called_for(16, "avx512dq", "%a", "zeroinitializer") == ["llvm.maximum.v16f32"]
     assert called_for(8, "avx512dq", "%a", "%b") == ["llvm.maximum.v8f32"]
     assert called_for(16, "avx512f", "%a", "%b") == ["llvm.maximum.v16f32"]
+    assert called_for(8, "avx", "%a", "%b") == []
+    assert called_for(8, "avx", "%a", "zeroinitializer") == ["llvm.maximum.v8f32"]
+
+
+@pytest.mark.parametrize(("isa", "expected", "other"), [
+    ("x86-64-v3", "vminps", "vblendvps"), ("x86-64-v4", "vrangeps", "vmaxps"),
+])  # fmt: skip
+def test_windows_take_extremes_in_few_instructions(isa: str, expected: str, other: str) -> None:
+    def pooled(x: jax.Array) -> jax.Array:
+        window, strides = (3, 3, 1), (2, 2, 1)
+        return jnp.asarray(jax.lax.reduce_window(x, -jnp.inf, jax.lax.max, window, strides, "SAME"))
+
+    target = level(isa)
+    compute = compute_of(graph_of(sites(load(pooled, np.ones((12, 12, 64), np.float32)))[0].kernel))
+    space = space_of(compute, target)
+    nest = replay(compute, space.schedule(space.heuristic()), target)
+    text = assembly(emit(nest).text, target)
+    assert expected in text
+    assert other not in text
 
 
 def test_whole_quotients_are_exact() -> None:

@@ -2,7 +2,7 @@
 
 from hlotune.codegen.llvm.function import Function
 from hlotune.codegen.llvm.math import integers
-from hlotune.codegen.llvm.math.extremes import WHICH, extreme, knows_zeros
+from hlotune.codegen.llvm.math.extremes import WHICH, extreme
 from hlotune.codegen.llvm.math.functions import function
 from hlotune.codegen.llvm.math.values import (
     HELD,
@@ -67,8 +67,9 @@ def _float(f: Function, op: str, args: tuple[Value, ...], dtype: str) -> Value:
     if row.intrinsic:
         kind = f"llvm.{row.intrinsic}.{suffix(HELD[a.dtype], lanes)}"
         loose = f.zeros_alike and row.intrinsic in WHICH
-        if row.intrinsic in WHICH and not loose and knows_zeros(f, a, args[1]):
-            return extreme(f, row.intrinsic, a, args[1], dtype)
+        found = extreme(f, row.intrinsic, a, args[1], dtype) if row.intrinsic in WHICH else None
+        if found is not None:
+            return found
         operands = [(x.type, x.name) for x in args]
         return Value(f.intrinsic(kind, a.type, *operands, flags="nsz" * loose), dtype, lanes)
     if op == "is_finite":

@@ -14,7 +14,9 @@ FEW_ROWS = 12
 than what a better register tile saves."""
 SHARE_OF_L2 = 4
 """A block's scores take this part of the second cache: keys and values take the rest."""
-MOST_ROWS = 64
+MOST_ROWS, MOST_ROWS_OF_FEW = 64, 16
+"""Queries of a block where a target has many registers, and few.  The first cache has the scores of
+few queries, and a mask of later keys leaves nearly all of these out."""
 STEPS, STEPS_OF_FEW = 2, 8
 """Steps of a product that are written out where a target has many registers, and few."""
 
@@ -62,7 +64,8 @@ def _put_products(space: AttentionKnobs, config: NDArray[np.int32], *, few: bool
 def _block(space: AttentionKnobs, tile: int) -> int:
     """Queries of a block, a power of two times a tile."""
     row_bytes = space.extents[KEY] * 4
-    most = min(MOST_ROWS, space.target.l2_bytes // (SHARE_OF_L2 * row_bytes))
+    rows = MOST_ROWS_OF_FEW if space.target.has_few_registers else MOST_ROWS
+    most = min(rows, space.target.l2_bytes // (SHARE_OF_L2 * row_bytes))
     return tile * _power(max(1, min(most, space.extents[ROW]) // tile))
 
 

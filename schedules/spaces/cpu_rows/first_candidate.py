@@ -17,7 +17,6 @@ from hlotune.schedules.spaces.cpu_rows.forms import (
     Form,
     is_outer,
     is_transposed,
-    taps_of,
     touched,
 )
 from hlotune.schedules.spaces.cpu_rows.partitions import Partition, row_bytes, touched_bytes
@@ -108,7 +107,7 @@ def _put_body(space: RowsKnobs, config: NDArray[np.int32], nest: Nest, stage: St
     numbers = {"vectors": vectors, "rows": rows, "unroll": unroll}
     numbers["chunk"] = _chunk(nest, stage, form, lanes, numbers)
     if space.peeled[stage.name]:
-        numbers["peel"] = int(not is_window(stage))
+        numbers["peel"] = 1
     for kind, value in numbers.items():
         _put(space, config, kind, stage.name, value)
 
@@ -197,11 +196,6 @@ def _even_vectors(across: int, results: int, target: CpuTarget) -> int:
 def long_row(target: CpuTarget) -> int:
     """Vectors of a row from which on it is reduced alone."""
     return LONG_ROW_OF_WIDE if target.vector_bytes >= WIDE_VECTOR else LONG_ROW
-
-
-def is_window(stage: Stage) -> bool:
-    """Whether a stage reads windows: checks of whole taps cost little, those of points much."""
-    return any(taps_of(stage, e) for x in stage.loads for e in x.index)
 
 
 def _chunk(nest: Nest, stage: Stage, form: Form, lanes: int, sizes: Mapping[str, int]) -> int:
