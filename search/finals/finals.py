@@ -23,6 +23,8 @@ PAIRS = 31
 """Pairs of samples.  With so many, the interval of one candidate among three leaves out eight pairs
 at either end.
 """
+SIMPLER = 1.02
+"""A simpler schedule is as good as one that is faster by so much, in the rounds of both."""
 MOST_TOGETHER_BYTES = 256 << 20
 """Where a kernel's arguments and results take more bytes, its best champion alone meets the
 default, since each champion needs a packed copy of the weights.
@@ -89,7 +91,7 @@ def final(
         objects = list(zip(candidates, builder.build(candidates), strict=True))
         if contenders := survivors(contest, objects, referee, pairs):
             wrong = is_wrong(contest.default_error)
-            found = decided(contest.task, contenders, over_wrong=wrong)
+            found = decided(contest.task, contenders, over_wrong=wrong, standing=standing)
             keep_winner(contest.task.kernel, found, contenders, keep)
             return found
     return None
@@ -167,13 +169,19 @@ def is_broken(outcome: Measurement | Failure) -> bool:
     return isinstance(outcome, Failure) and outcome.kind in ("crash", "timeout", "device")
 
 
-def decided(task: Task, contenders: Sequence[Contender], *, over_wrong: bool = False) -> Final:
+def decided(
+    task: Task,
+    contenders: Sequence[Contender],
+    *,
+    over_wrong: bool = False,
+    standing: Schedule | None = None,
+) -> Final:
     """The winner, or the best candidate where none wins.
 
     Each candidate is tested with a share of the error that is allowed: whichever is picked, its
     interval holds with `CONFIDENCE` at least.
     """
-    won = winner(contenders, over_wrong=over_wrong)
+    won = winner(contenders, over_wrong=over_wrong, standing=standing)
     confidence = shared(len(contenders))
     chosen = won or max(contenders, key=lambda c: c.ratio(confidence).median)
     found = chosen.ratio(confidence)
@@ -189,12 +197,18 @@ def decided(task: Task, contenders: Sequence[Contender], *, over_wrong: bool = F
     )
 
 
-def winner(contenders: Sequence[Contender], *, over_wrong: bool = False) -> Contender | None:
+def winner(
+    contenders: Sequence[Contender],
+    *,
+    over_wrong: bool = False,
+    standing: Schedule | None = None,
+) -> Contender | None:
     """The contender that is to replace the default; None where none is proven faster than it.
 
-    Over a wrong default each contender may win, since all of them are right.  The simplest of those
-    that may win does, unless a later one is proven faster than it, or has the larger lower bound
-    where each was timed alone.
+    Over a wrong default each contender may win, since all of them are right.  Of those that may win
+    the fastest does by the median of their rounds, or a simpler one that comes before it and is
+    slower by hardly anything; of those timed alone, that with the largest lower bound.  In place of
+    the standing schedule only what is proven faster than that may win.
     """
     confidence = shared(len(contenders))
     best: Contender | None = None
@@ -203,8 +217,9 @@ def winner(contenders: Sequence[Contender], *, over_wrong: bool = False) -> Cont
         if not bound.is_faster and not over_wrong:
             continue
         if best is not None and contender.default is best.default:
-            times = best.measured.samples_s, contender.measured.samples_s
-            is_better = ratio(*times, confidence).is_faster
+            gain = ratio(best.measured.samples_s, contender.measured.samples_s, confidence)
+            stands = best.candidate.schedule == standing
+            is_better = gain.is_faster if stands else gain.median > SIMPLER
         else:
             is_better = best is None or bound.low > best.ratio(confidence).low
         best = contender if is_better else best

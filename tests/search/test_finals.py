@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from hlotune.codegen.built import Built
 from hlotune.hlo.kernel import Kernel
-from hlotune.measure.timing.comparison import Comparison, ratio
+from hlotune.measure.timing.comparison import Comparison, ratio, shared
 from hlotune.measure.trial import Candidate, Failure, FailureKind, Measurement, Trial
 from hlotune.schedules.steps.schedule import Schedule
 from hlotune.schedules.steps.steps import Split
@@ -108,15 +108,35 @@ def test_several_share_the_error_that_one_alone_may_have() -> None:
     assert winner(contenders(default, barely, barely, barely)) is None
 
 
-def test_a_later_one_must_be_proven_faster_than_an_earlier_one() -> None:
+def test_the_fastest_of_those_proven_wins_and_of_near_equals_the_simpler_one() -> None:
     default = measured(*[1.0] * PAIRS)
-    simple, luckier, faster = ahead(31), ahead(31), measured(*[0.25] * PAIRS)
-    first = winner(contenders(default, simple, luckier))
+    simple, hardly, faster = (measured(*[s] * PAIRS) for s in (0.5, 0.495, 0.45))
+    first = winner(contenders(default, simple, hardly))
     assert first is not None
     assert number(first.candidate) == 0
-    best = winner(contenders(default, simple, luckier, faster))
+    best = winner(contenders(default, simple, hardly, faster))
     assert best is not None
     assert number(best.candidate) == 2
+
+
+def test_one_that_is_faster_in_most_rounds_wins_though_it_is_not_proven_to_be() -> None:
+    """A busy machine hides which is faster: that it is simpler is no reason to prefer the other."""
+    default, simple = measured(*[1.0] * PAIRS), measured(*[0.5] * PAIRS)
+    often = measured(*[0.4] * 18, *[0.6] * (PAIRS - 18))
+    assert not ratio(simple.samples_s, often.samples_s, shared(2)).is_faster
+    best = winner(contenders(default, simple, often))
+    assert best is not None
+    assert number(best.candidate) == 1
+
+
+def test_the_standing_schedule_gives_way_only_to_what_is_proven_faster() -> None:
+    default, stands = measured(*[1.0] * PAIRS), measured(*[0.5] * PAIRS)
+    often, always = measured(*[0.4] * 18, *[0.6] * (PAIRS - 18)), measured(*[0.4] * PAIRS)
+    standing = candidate(0).schedule
+    kept = winner(contenders(default, stands, often), standing=standing)
+    replaced = winner(contenders(default, stands, often, always), standing=standing)
+    assert kept is not None and number(kept.candidate) == 0
+    assert replaced is not None and number(replaced.candidate) == 2
 
 
 def test_of_those_timed_alone_the_larger_lower_bound_wins() -> None:
