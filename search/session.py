@@ -29,6 +29,7 @@ from hlotune.search.finals.missed_budget import KEPT, missed_by
 from hlotune.search.finals.quick import Quick
 from hlotune.search.progress import Event, KernelSkipped, KernelStopped, Progress, Started
 from hlotune.search.result import TuneResult, kernel_result
+from hlotune.search.resume_queries import has_begun
 from hlotune.search.searchers.searcher import Make
 from hlotune.search.tasks import Skipped, Task, other_forms, task_of
 from hlotune.search.tuner import Builder, Experience
@@ -356,6 +357,8 @@ class Session:
     def _quick(self, tasks: Sequence[Task], reserve: Reserve) -> Quick:
         """Decides kernels by their first candidates, as long as nothing else needs the time."""
         numbers = {t.kernel: n for n, t in enumerate(tasks)}
+        keys = (t.kernel.key for t in tasks if self.resumed)
+        begun = frozenset(key for key in keys if has_begun(self.database, self.run, key))
 
         def opened(task: Task, default: Measurement, trial: Trial) -> Contest:
             tuner = self._kernels.tuner(numbers[task.kernel], task, begun=False)
@@ -369,6 +372,7 @@ class Session:
             referee=self.runner,
             compile_together=self.runner.compile_together,
             keep=self.keep,
+            left_alone=begun,
             database=self.database,
             run=self.run,
             opened=opened,

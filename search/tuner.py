@@ -143,7 +143,7 @@ class KernelTuner:
         group: number of the kernel in the experience.
         numerics: candidates that need a laxer setting count as failed.
         most_error: so do those that only reorder sums and are further off than this, over the
-            largest value of a result: the whole program would be refused with them.
+            largest value of a result: a program of that kernel alone may be refused with them.
         clock: seconds since some moment; batches are timed by it.
         probe: what a fixed probe took beside the trials since the last call; 0 where nobody knows.
     """

@@ -275,6 +275,7 @@ class Spending:
     def _open(self) -> None:
         contest = self.opening.next(self.now)
         self.contests += [contest] if contest else []
+        self._take_over(len(self.contests) - (1 if contest else 0))
 
     def _has_time_for_another(self, start_s: float) -> bool:
         """Whether the seconds suffice for one more default, its smallest batch, and its final."""

@@ -159,8 +159,9 @@ def of_main_kind(times_s: Mapping[str, float], places: Sequence[Site]) -> frozen
     """
     kinds = {site.kernel.key: site.pattern for site in places}
     kind_s = defaultdict[str, float](float)
-    for key in times_s.keys() & kinds.keys():
-        kind_s[kinds[key]] += times_s[key]
+    for key, time_s in times_s.items():
+        if key in kinds:
+            kind_s[kinds[key]] += time_s
     main = max(kind_s, key=lambda kind: kind_s[kind], default=None)
     return frozenset(key for key in times_s if key in kinds and kinds[key] == main)
 

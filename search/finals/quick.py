@@ -78,6 +78,9 @@ class Quick:
     compile_together: Callable[[Sequence[tuple[Kernel, Built | Failure]]], None]
     """Compiles what was built of several kernels at the same time, on devices where that helps."""
     keep: Keep = keep_nothing
+    left_alone: frozenset[str] = frozenset()
+    """Keys of kernels that the run searched before it was taken up again: they have more trials
+    than one."""
     finals: dict[str, Final] = field(default_factory=dict)
     """By the keys of the kernels that are decided."""
     _tried: set[str] = field(default_factory=set)
@@ -93,7 +96,8 @@ class Quick:
 
         What fails stays there, and is not tried again: a search may find candidates that do not.
         """
-        tasks = [task for task in waiting if task.kernel.key not in self._tried]
+        told = self._tried | self.left_alone
+        tasks = [task for task in waiting if task.kernel.key not in told]
         for start in range(0, len(tasks), TOGETHER):
             if not self._has_time():
                 return

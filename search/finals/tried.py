@@ -95,12 +95,13 @@ class Trying:
         first that may take most of it.
         """
         time_s = whole.paired.tuned_time_s if whole and whole.paired else None
-        tried = candidates(self.result, time_s, is_unrolled=self.is_unrolled)
+        is_told = {*self.added, *self.left_out}
+        found = candidates(self.result, time_s, is_unrolled=self.is_unrolled)
+        tried = [k for k in found if k.key not in is_told]
         if _gains(whole) and not (time_s and is_much(tried, self.result, time_s)):
             return {}
         tried.sort(key=lambda k: -k.weight * k.default_s)
-        is_told = {*self.added, *self.left_out}
-        return self._finals([k for k in tried if k.key not in is_told])
+        return self._finals(tried)
 
     def _finals(self, kernels: Sequence[KernelResult]) -> dict[str, Final]:
         found = {k.key: own_final(self.database, self.run, k.key) for k in kernels}

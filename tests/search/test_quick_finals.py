@@ -287,3 +287,18 @@ def test_a_later_final_that_proves_nothing_takes_no_proven_schedule_away(
     for kernel in twice.values():
         assert kernel.won
         assert decision(database, kernel.key, **UNDER).schedule == kernel.schedule
+
+
+def test_what_was_searched_behind_a_quick_final_is_known_when_the_run_is_taken_up_again(
+    database: Database,
+) -> None:
+    device, limits = Telling(), Limits(seconds=14.0)
+    device.interrupt_at = 160
+    stopped = run(database, TASKS, device, limits=limits)
+    before = {k.label: k for k in stopped.kernels}
+    assert stopped.interrupted
+    assert any(k.trials > 1 and k.won for k in stopped.kernels)
+    again = run(database, TASKS, Telling(), limits=limits, resume=stopped.run)
+    for kernel in again.kernels:
+        assert kernel.ratio >= before[kernel.label].ratio
+        assert kernel.trials >= before[kernel.label].trials

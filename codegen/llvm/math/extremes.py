@@ -5,6 +5,9 @@ of AVX-512 knows that of zeros.  Others of x86 give their second operand where t
 so that both orders together have both zeros and what is no number, and the bits of either say all:
 
     smaller(a, b) = min(a, b) | min(b, a)       larger(a, b) = -smaller(-a, -b)
+
+A processor that takes subnormal values for zero cannot decide between two of these either, and
+gives the bits of both, a subnormal value again.
 """
 
 from hlotune.codegen.llvm.function import Function
