@@ -32,8 +32,6 @@ from hlotune.search.tuner import KernelTuner, Step
 
 RIVALS_FROM, RIVALS_UNTIL = 0.6, 0.9
 """Shares of the seconds for batches between which other forms of kernels may be opened."""
-
-
 AT_LEISURE = 1.5
 """Kernels are decided by their first candidates, and searched then by what they promise, unless the
 budget has so many times what opening, a smallest batch and a final of each take: a kernel of which
