@@ -9,8 +9,8 @@ from hlotune.codegen.built import Built
 from hlotune.hlo.kernel import Kernel
 from hlotune.measure.machine.machine_lock import Turns
 from hlotune.measure.timing.comparison import Beside, Comparison, outcomes
-from hlotune.measure.timing.core_sharing_probe import ALONE_S, NEVER_APART, say_never_apart
-from hlotune.measure.timing.impossible_times import POSSIBLE, beats_peak, peak_type, too_fast
+from hlotune.measure.timing.core_sharing_probe import ALONE_S
+from hlotune.measure.timing.impossible_times import beats_peak, too_fast
 from hlotune.measure.timing.timing import DEFAULT_EFFORT, RESOLUTION_S, Effort
 from hlotune.measure.trial import CacheMode, Candidate, Clock, Failure, Measurement, Outcome, Trial
 from hlotune.measure.verification.agreement import Agreement
@@ -18,6 +18,7 @@ from hlotune.measure.verification.verify import Verdict
 from hlotune.measure.workers.builder import TimedBuilt
 from hlotune.measure.workers.channel import Message
 from hlotune.measure.workers.early_start import DEVICE_WORKER, device_environment, taken
+from hlotune.measure.workers.known_peaks import KnownPeaks
 from hlotune.measure.workers.wire import from_target, to_outcome
 from hlotune.schedules.errors import ProgramError
 from hlotune.schedules.numerics import Numerics
@@ -51,10 +52,9 @@ class ProcessRunner:
     ) -> None:
         """`effort` goes into each candidate of `measure`; defaults and finals have their own.
 
-        `known` are peaks that the target reached before: today's may be of a bad minute.
+        `known` are peaks that the target reached before, as `KnownPeaks` has them.
         `environment` has further variables for the worker, such as those that choose a device.
         """
-        self._known = known
         self._turns = turns or Turns()
         self.target = target
         self.numerics = numerics
@@ -63,10 +63,8 @@ class ProcessRunner:
         self.effort = effort
         self._channel = taken(command, {**device_environment(target), **(environment or {})})
         self._best_s: dict[tuple[str, CacheMode], float] = {}
-        self._properties: Properties | None = None
         self._probes_s: list[float] = []
-        self._doubted = False
-        """Whether peaks were measured again because a call of a comparison beat them."""
+        self._peaks = KnownPeaks(target, self._ask_surely, known)
 
     def begin(self) -> None:
         """Starts the worker and does not wait for it."""
@@ -186,7 +184,7 @@ class ProcessRunner:
         default_s, *candidates_s = map(tuple, reply)
         default = Measurement(samples_s=default_s, clock=clock, cache=mode, numerics="strict")
         found = tuple(outcomes(verdicts, default, candidates_s))
-        self._doubt_peaks(kernel, objects, found)
+        self._peaks.doubt(kernel, objects, found)
         return Comparison(default, found)
 
     def _rounds(
@@ -249,15 +247,7 @@ class ProcessRunner:
 
         Raises ProgramError where they cannot be measured.
         """
-        if self._properties is None:
-            found = self._peaks_of_now()
-            if isinstance(found, Failure):
-                raise ProgramError(
-                    f"expected the peaks of {self.target.title}, got a {found.kind} "
-                    f"({found.message}); check that the target is this machine"
-                )
-            self._properties = found.best_of(self._known) if self._known else found
-        return self._properties
+        return self._peaks.properties()
 
     def probe_s(self) -> float:
         """Median of the probe's times beside trials since the last call; 0 where there are none."""
@@ -298,7 +288,7 @@ class ProcessRunner:
             return built
         outcome = self._timed(kernel, candidate, built, cache, limit_s)
         if self._impossible(kernel, built, outcome):
-            self._measure_peaks_again()
+            self._peaks.measure_again()
             outcome = self._timed(kernel, candidate, built, cache, limit_s)
             if isinstance(outcome, Measurement) and self._impossible(kernel, built, outcome):
                 outcome = self._believed(kernel, built, outcome)
@@ -362,8 +352,7 @@ class ProcessRunner:
     def _impossible(self, kernel: Kernel, built: Built, outcome: Outcome) -> bool:
         if isinstance(outcome, Failure) or self.clock != "kernel" or not built.flops:
             return False
-        peak = self._peak(kernel)
-        return peak is not None and outcome.time_s + RESOLUTION_S < POSSIBLE * built.flops / peak
+        return self._peaks.is_beaten(kernel, built, outcome.time_s)
 
     def _believed(self, kernel: Kernel, built: Built, found: Measurement) -> Outcome:
         """A time above the peaks: a failure where it beats multiply-adds beside it, too.
@@ -371,66 +360,23 @@ class ProcessRunner:
         If it does not, other processes slowed down all peaks before, and what the kernel reached is
         one.
         """
-        dtype = peak_type(kernel, self.target, self.properties()) or ""
+        dtype = self._peaks.type_of(kernel) or ""
         try:
             beside = self.beside_peak(
                 kernel, built, dtype, pairs=31, limit_s=1.0, cache=found.cache
             )
         except ProgramError:
-            return too_fast(found, built, self._peak(kernel))
+            return too_fast(found, built, self._peaks.of(kernel))
         if beats_peak(beside, built.flops):
-            return too_fast(found, built, self._peak(kernel))
-        peaks = {**self.properties().flops_per_s}
+            return too_fast(found, built, self._peaks.of(kernel))
         reached = built.flops / (found.time_s + RESOLUTION_S)
-        peaks[dtype] = max(peaks[dtype], *beside.work_per_s, reached)
-        self._properties = replace(self.properties(), flops_per_s=peaks)
+        self._peaks.raise_to(dtype, *beside.work_per_s, reached)
         return found
 
-    def _peak(self, kernel: Kernel) -> float | None:
-        dtype = peak_type(kernel, self.target, self.properties())
-        return self.properties().flops_per_s[dtype] if dtype else None
-
-    def _doubt_peaks(
-        self,
-        kernel: Kernel,
-        objects: Sequence[tuple[Candidate, Built | Failure]],
-        found: Sequence[Outcome],
-    ) -> None:
-        """Measures known peaks again, once, where a verified kernel beats them call included: they
-        are of a slow minute.
-        """
-        if self._properties is None or self._doubted or (peak := self._peak(kernel)) is None:
-            return
-        pairs = zip(objects, found, strict=True)
-        self._doubted = any(
-            isinstance(built, Built)
-            and isinstance(x, Measurement)
-            and built.flops > peak * x.time_s
-            for (_, built), x in pairs
-        )
-        if self._doubted:
-            self._measure_peaks_again()
-
-    def _measure_peaks_again(self) -> None:
-        """Measures the peaks again.  Known peaks stay where no worker measures them: a candidate
-        ends no run.
-        """
-        before, found = self.properties(), self._peaks_of_now(anew=True)
-        if isinstance(found, Properties):
-            self._properties = before.best_of(found)
-
-    def _peaks_of_now(self, *, anew: bool = False) -> Properties | Failure:
-        """`anew`: also where the worker has measured them before."""
-        asked = {"do": "properties", "target": from_target(self.target), "anew": anew}
-        request = Message(asked)
+    def _ask_surely(self, request: Message) -> Message | Failure:
+        """Asks a second time where the machine took the worker away."""
         with self._turns.alone():
-            reply = _again_where_lost(lambda: self._channel.request(request, _LIMIT_S))
-        if isinstance(reply, Failure):
-            return reply
-        header = dict(reply.header)
-        if header.pop(NEVER_APART, False):
-            say_never_apart()
-        return Properties(**header)
+            return _again_where_lost(lambda: self._channel.request(request, _LIMIT_S))
 
 
 def _again_where_lost(ask: Callable[[], Message | Failure]) -> Message | Failure:
