@@ -20,7 +20,7 @@ from hlotune.schedules.spaces.space import Configs, Space
 from hlotune.schedules.steps.schedule import DEFAULT
 from hlotune.schedules.targets.limit import limit_of
 from hlotune.schedules.targets.target import Properties, Target
-from hlotune.search.budget.spending import Contest
+from hlotune.search.budget.contest import Contest
 from hlotune.search.finals.finals import Referee
 from hlotune.search.finals.quick import firsts_by_liking
 from hlotune.search.learning.known_trials import known_trials

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from hlotune.schedules.steps.schedule import Schedule
-from hlotune.search.budget.spending import Contest
+from hlotune.search.budget.contest import Contest
 from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.finals import Final
 from hlotune.tuning_logs.render import render

@@ -17,9 +17,10 @@ from hlotune.schedules.numerics import Numerics
 from hlotune.schedules.targets.target import Properties, Target
 from hlotune.search.budget.account import searched_s
 from hlotune.search.budget.budget import DEFAULTS_SHARE, ORACLE_SHARE, Limits, less, needed_s
+from hlotune.search.budget.contest import Contest, Decided, Opening
 from hlotune.search.budget.opening_order import promised
 from hlotune.search.budget.reserve import OUTSIDE_S, Reserve
-from hlotune.search.budget.spending import RIVALS_UNTIL, Contest, Decided, Opening, Spending
+from hlotune.search.budget.spending import RIVALS_UNTIL, Spending
 from hlotune.search.contests import Contests, Device
 from hlotune.search.finals.closing import Closing, Comparing, Verdict, judged, left_out
 from hlotune.search.finals.decide import Deciding

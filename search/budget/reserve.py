@@ -22,7 +22,7 @@ from hlotune.search.budget.budget import (
     WHOLE_SHARE,
 )
 from hlotune.search.budget.closing_costs import Costs, Due, finals_s
-from hlotune.search.budget.spending import Contest, Decided
+from hlotune.search.budget.contest import Contest, Decided
 from hlotune.search.finals.closing import ANY, Comparing, Within
 from hlotune.search.finals.finals import FEWEST_PAIRS, PAIRS
 from hlotune.search.finals.forms import AT_STAKE, FAR_BEHIND, of_main_kind

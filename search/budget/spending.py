@@ -4,16 +4,13 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from math import ceil, inf, isfinite
-from statistics import mean
 
 from hlotune.measure.trial import Failure
 from hlotune.schedules.errors import reason_alone
-from hlotune.schedules.targets.limit import limit_of
 from hlotune.schedules.targets.target import Properties, Target
 from hlotune.search.budget.budget import (
     FIRST,
     Choice,
-    Item,
     Limits,
     Spent,
     finishing,
@@ -25,10 +22,12 @@ from hlotune.search.budget.budget import (
     trials_left,
 )
 from hlotune.search.budget.closing_costs import Due
+from hlotune.search.budget.contest import Contest, Decided, Opening
 from hlotune.search.budget.stopping import floor_s, share_at_limit
-from hlotune.search.progress import Batch, KernelAtLimit, KernelStarted, KernelStopped, Progress
+from hlotune.search.budget.telling import kernel_started, task_limit_s
+from hlotune.search.progress import Batch, KernelAtLimit, KernelStopped, Progress
 from hlotune.search.tasks import Task
-from hlotune.search.tuner import KernelTuner, Step
+from hlotune.search.tuner import Step
 
 RIVALS_FROM, RIVALS_UNTIL = 0.6, 0.9
 """Shares of the seconds for batches between which other forms of kernels may be opened."""
@@ -36,72 +35,6 @@ AT_LEISURE = 1.5
 """Kernels are decided by their first candidates, and searched then by what they promise, unless the
 budget has so many times what opening, a smallest batch and a final of each take: a kernel of which
 a search finds nothing better needs neither."""
-
-
-@dataclass(frozen=True, slots=True)
-class Contest:
-    """A task with its two sides: the default's time, and the search."""
-
-    task: Task
-    tuner: KernelTuner
-    default_s: float
-    known_trials: int
-    timing_s: float | None = None
-    """The wall-clock time of timing the default; None where the run had done that before."""
-    default_slow_s: float | None = None
-    """The time of the default's slow mode; None where it has one mode, or was timed before."""
-    default_error: float = 0.0
-    """The error of the default's own result, in units of the tolerance of `standard`."""
-    least_s: float = 0.0
-    """What a call takes by the roofline; 0 where nobody knows."""
-
-    @property
-    def item(self) -> Item:
-        return Item(self.default_s, self.task.weight, self.tuner.best_s, self.least_s)
-
-
-@dataclass
-class Decided:
-    """The kernels that had their final, with the best time that each had by then."""
-
-    _best_s: dict[str, float] = field(default_factory=dict)
-
-    def note(self, contest: Contest) -> None:
-        """Notes that a kernel has had its turn."""
-        self._best_s[contest.task.kernel.key] = contest.tuner.best_s
-
-    def covers(self, contest: Contest) -> bool:
-        """Whether a kernel has had its turn, and no better candidate was found since."""
-        before_s = self._best_s.get(contest.task.kernel.key)
-        return before_s is not None and contest.tuner.best_s >= before_s
-
-
-@dataclass
-class Opening:
-    """The kernels whose defaults are not timed yet, in the order of their turns."""
-
-    waiting: list[Task] = field(default_factory=list)
-    open: Callable[[Task], Contest | None] = lambda task: None
-    """Times the default; None where the kernel raises an error, which is told."""
-    is_early: Callable[[], bool] = lambda: False
-    """Whether defaults are still timed ahead of their kernels' turns."""
-    took_s: list[float] = field(default_factory=list)
-    """Seconds that opening each contest took."""
-
-    def next(self, now: Callable[[], float]) -> Contest | None:
-        """The contest of the first kernel that can be opened; None where there is none."""
-        while self.waiting:
-            start_s = now()
-            contest = self.open(self.waiting.pop(0))
-            self.took_s.append(now() - start_s)
-            if contest is not None:
-                return contest
-        return None
-
-    @property
-    def usual_s(self) -> float:
-        """What opening one more contest is expected to take."""
-        return mean(self.took_s) if self.took_s else 0.0
 
 
 @dataclass
@@ -371,20 +304,8 @@ class Spending:
         return step
 
     def _tell_start(self, contest: Contest, index: int) -> None:
-        self.progress(
-            KernelStarted(
-                key=contest.task.kernel.key,
-                label=contest.task.label,
-                index=index,
-                count=len(self.contests) + len(self.opening.waiting),
-                default_s=contest.default_s,
-                default_slow_s=contest.default_slow_s,
-                default_error=contest.default_error,
-                known_trials=contest.known_trials,
-                calls=contest.task.weight,
-                limit_s=self._limit_s(contest.task),
-            )
-        )
+        count, limit_s = len(self.contests) + len(self.opening.waiting), self._limit_s(contest.task)
+        self.progress(kernel_started(contest, index, count, limit_s))
 
     def _tell(self, item: int, step: Step, elapsed_s: float) -> None:
         contest = self.contests[item]
@@ -426,10 +347,7 @@ class Spending:
             self.progress(KernelAtLimit(key=task.kernel.key, label=task.label, share=share))
 
     def _limit_s(self, task: Task) -> float | None:
-        if self.peaks is None or self.target is None:
-            return None
-        found = limit_of(task.flops, task.moved_bytes, task.dtype, self.target, self.peaks())
-        return found.time_s if found else None
+        return task_limit_s(task, self.target, self.peaks() if self.peaks else None)
 
     def _remaining_s(self, elapsed_s: float) -> float:
         if self._batches.seconds is not None:

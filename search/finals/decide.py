@@ -12,8 +12,8 @@ from typing import Protocol
 from hlotune.schedules.errors import reason_alone
 from hlotune.schedules.numerics import Numerics
 from hlotune.schedules.steps.schedule import DEFAULT, Schedule
+from hlotune.search.budget.contest import Contest, Decided
 from hlotune.search.budget.reserve import Reserve, is_hopeless
-from hlotune.search.budget.spending import Contest, Decided
 from hlotune.search.finals.finals import Keep, Referee, final, keep_nothing
 from hlotune.search.progress import Finalising, KernelSkipped, Progress
 from hlotune.search.tuner import Builder

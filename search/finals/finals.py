@@ -10,7 +10,7 @@ from hlotune.hlo.kernel import Kernel
 from hlotune.measure.timing.comparison import CONFIDENCE, Comparison, Ratio, ratio, shared, speedup
 from hlotune.measure.trial import Candidate, Failure, Measurement, Trial
 from hlotune.schedules.steps.schedule import Schedule
-from hlotune.search.budget.spending import Contest
+from hlotune.search.budget.contest import Contest
 from hlotune.search.finals.heats import CHAMPIONS, Heat, crowd, heat
 from hlotune.search.tasks import Task
 from hlotune.search.tuner import Builder, KernelTuner

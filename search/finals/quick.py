@@ -16,7 +16,7 @@ from hlotune.costmodel.model import CostModel, predictions
 from hlotune.hlo.kernel import Kernel
 from hlotune.measure.trial import Candidate, Failure, Measurement, Trial
 from hlotune.schedules.spaces.space import Configs, Space
-from hlotune.search.budget.spending import Contest, Decided
+from hlotune.search.budget.contest import Contest, Decided
 from hlotune.search.finals.finals import (
     FEWEST_PAIRS,
     Contender,

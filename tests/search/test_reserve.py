@@ -23,8 +23,8 @@ from hlotune.search.budget.closing_costs import (
     final_s,
     finals_s,
 )
+from hlotune.search.budget.contest import Contest
 from hlotune.search.budget.reserve import OUTSIDE_S, Reserve, costs
-from hlotune.search.budget.spending import Contest
 from hlotune.search.finals.finals import FEWEST_PAIRS, PAIRS
 from hlotune.search.finals.missed_budget import KEPT
 from hlotune.search.progress import Batch, Event, Finalising, Finished, FormTried

@@ -5,7 +5,8 @@ from typing import Any, cast
 
 from hlotune.search.budget.account import Entry
 from hlotune.search.budget.budget import Limits
-from hlotune.search.budget.spending import Contest, Spending
+from hlotune.search.budget.contest import Contest
+from hlotune.search.budget.spending import Spending
 from hlotune.search.tasks import Task
 
 TRIALS = 8
