@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from hlotune.codegen.llvm.idioms.dot_instructions import dot
+from hlotune.codegen.llvm.idioms.risen_tangents import risen, risen_tangent
 from hlotune.codegen.llvm.idioms.rotations import rotated, rotation
 from hlotune.codegen.llvm.math.operations import apply
 from hlotune.codegen.llvm.math.quotients import divided
@@ -128,6 +129,8 @@ class _Statement:
         if (turned := rotation(expr)) is not None:
             whole, places = turned
             return rotated(self.f, splat(self.f, self._value(whole), self.lanes), places)
+        if (u := risen_tangent(self.f, expr, self.stage.values)) is not None:
+            return risen(self.f, self._value(u))
         if expr.op == "select" and (chosen := self._chosen(expr)) is not None:
             return self._value(chosen)
         args = [self._value(a) for a in expr.args]

@@ -32,6 +32,8 @@ FAR = 0.55
 """From it on hyperbolic tangents are made of exponentials."""
 TANH_LIMIT = 9.1
 """Above it the nearest float to a hyperbolic tangent is 1."""
+RISEN = (-50.0, 10.0)
+"""Below it 1 + tanh(x) is 0 among floats, as exp(-2 x) is infinite, and above it 2."""
 FAR_POWER = 64.0
 """Exponent up to which one and a power of two are added: a quotient by it is normal."""
 ONE = {"float": 10.0, "double": 20.0}
@@ -78,7 +80,7 @@ def _power_of_eighths(t: Lanes, shifted: str, lift: int) -> str:
         t.float_with_bits(t.bits_of(x) - (k << places) + (lift << t.mantissa))
         for k, x in enumerate(EXP_EIGHTHS[0])
     ]
-    fraction = looked_up(t, f"eighths_of_two_{lift}", [table], shifted)[0]
+    fraction = looked_up(t, f"eighths_of_two_{lift}".replace("-", "minus_"), [table], shifted)[0]
     return t.on_bits("add", t.on_bits("shl", shifted, places), t.bits(fraction))
 
 
@@ -107,15 +109,18 @@ def _scaled_exponential(t: Lanes, x: str, rest: str | None) -> str:
     return t.scaled(t.add(_minus_one(t, r), t.number(1)), count)
 
 
-def _shifted(t: Lanes, x: str, rest: str | None, parts: int = 1) -> tuple[str, str]:
-    """Integers whose last bits are those of n, where a float has its fraction, and r.
+def _shifted(
+    t: Lanes, x: str, rest: str | None, parts: int = 1, factor: int = 1
+) -> tuple[str, str]:
+    """Integers whose last bits are those of n, where a float has its fraction, and r / factor.
 
-    n counts so many parts of one, a power of two.
+    n counts so many parts of one, a power of two.  The exponential is of x times a factor, plus or
+    minus a power of two.
     """
     large = t.number(1.5 * 2.0**t.mantissa / parts)
-    shifted = t.add(t.multiply(x, t.number(LOG2_E)), large)
+    shifted = t.add(t.multiply(x, t.number(LOG2_E * factor)), large)
     count = t.f.op(f"fsub {t.type} {shifted}, {large}")
-    return t.bits(shifted), _remainder(t, x, count, rest)
+    return t.bits(shifted), _remainder(t, x, count, rest, factor)
 
 
 def _power(t: Lanes, r: str, factor: float = 1.0) -> str:
@@ -153,9 +158,9 @@ def _reduced(t: Lanes, x: str, rest: str | None = None) -> tuple[str, str]:
     return _remainder(t, x, count, rest), n
 
 
-def _remainder(t: Lanes, x: str, count: str, rest: str | None) -> str:
-    """x + rest - count log(2)."""
-    first, second = LOG_2[t.element]
+def _remainder(t: Lanes, x: str, count: str, rest: str | None, factor: int = 1) -> str:
+    """x + rest - count log(2) / factor."""
+    first, second = (part / factor for part in LOG_2[t.element])
     r = t.multiply_add(count, t.number(-first), x)
     if rest is None:
         return t.multiply_add(count, t.number(-second), r)
@@ -183,6 +188,21 @@ def _unless_tiny(t: Lanes, x: str, result: str) -> str:
     """
     tiny = t.compare("lt", t.magnitude(x), t.number(2.0 ** (-t.mantissa - 3)))
     return t.select(tiny, x, result)
+
+
+def one_and_tanh(t: Lanes, x: str) -> str:
+    """1 + tanh(x) = 2 / (1 + exp(-2 x)) of floats where exponentials are by eighths.
+
+    The power of two is lowered and the polynomial lifted, so that an exponential which is too large
+    becomes infinite in their product, and the quotient zero.
+    """
+    x = t.at_least(t.at_most(x, RISEN[1]), RISEN[0])
+    shifted, r = _shifted(t, x, None, SHORT_ENTRIES, factor=-2)
+    lift = LIFT[t.element]
+    scale = t.of_bits(_power_of_eighths(t, shifted, -lift))
+    powers = (c * (-2.0) ** k * 2.0**lift for k, c in enumerate(EXP_EIGHTH[0]))
+    e = t.multiply(t.polynomial(r, [*powers]), scale)
+    return t.divide(t.number(2), t.add(e, t.number(1)))
 
 
 def tanh(t: Lanes, x: str) -> str:
