@@ -31,10 +31,20 @@ class KnownPeaks:
         self._target, self._ask, self._known = target, ask, known
         self._found: Properties | None = None
         self._doubted = False
-        """Whether peaks were measured again because a call of a comparison beat them."""
+        """Whether a call of a comparison beat the peaks."""
+        self._is_due = False
+        """Whether they are to be measured again when they are next asked for."""
 
     def properties(self) -> Properties:
-        """The peaks.  Raises ProgramError where they cannot be measured."""
+        """The peaks; doubted ones are measured again.
+
+        Raises ProgramError where they cannot be measured.
+        """
+        if self._is_due:
+            self.measure_again()
+        return self._as_known()
+
+    def _as_known(self) -> Properties:
         if self._found is None:
             found = self._measured()
             if isinstance(found, Failure):
@@ -47,11 +57,11 @@ class KnownPeaks:
 
     def type_of(self, kernel: Kernel) -> str | None:
         """The type by whose peak a kernel is judged; None where one has no known peak."""
-        return peak_type(kernel, self._target, self.properties())
+        return peak_type(kernel, self._target, self._as_known())
 
     def of(self, kernel: Kernel) -> float | None:
         dtype = self.type_of(kernel)
-        return self.properties().flops_per_s[dtype] if dtype else None
+        return self._as_known().flops_per_s[dtype] if dtype else None
 
     def is_beaten(self, kernel: Kernel, built: Built, time_s: float) -> bool:
         """Whether a time is too short for the arithmetic of a kernel."""
@@ -60,9 +70,9 @@ class KnownPeaks:
 
     def raise_to(self, dtype: str, *flops_per_s: float) -> None:
         """Takes rates that were reached for those of a peak, where they are above it."""
-        peaks = {**self.properties().flops_per_s}
-        peaks[dtype] = max(peaks[dtype], *flops_per_s)
-        self._found = replace(self.properties(), flops_per_s=peaks)
+        known = self._as_known()
+        peaks = {**known.flops_per_s, dtype: max(known.flops_per_s[dtype], *flops_per_s)}
+        self._found = replace(known, flops_per_s=peaks)
 
     def doubt(
         self,
@@ -70,8 +80,8 @@ class KnownPeaks:
         objects: Sequence[tuple[Candidate, Built | Failure]],
         found: Sequence[Outcome],
     ) -> None:
-        """Measures known peaks again, once, where a verified kernel beats them call included: they
-        are of a slow minute.
+        """Doubts known peaks, once, where a verified kernel beats them call included: they are of a
+        slow minute.  They are not measured again here, where the seconds would be the kernel's.
         """
         if self._found is None or self._doubted or (peak := self.of(kernel)) is None:
             return
@@ -82,14 +92,14 @@ class KnownPeaks:
             and built.flops > peak * x.time_s
             for (_, built), x in pairs
         )
-        if self._doubted:
-            self.measure_again()
+        self._is_due = self._doubted
 
     def measure_again(self) -> None:
         """Measures the peaks again.  Known peaks stay where no worker measures them: a candidate
         ends no run.
         """
-        before, found = self.properties(), self._measured(anew=True)
+        self._is_due = False
+        before, found = self._as_known(), self._measured(anew=True)
         if isinstance(found, Properties):
             self._found = before.best_of(found)
 

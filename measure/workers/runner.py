@@ -168,16 +168,11 @@ class ProcessRunner:
         """
         mode = cache or self.cache
         self.compile_together([(kernel, built) for _, built in objects], cache=mode)
-        verdicts = [
-            built if isinstance(built, Failure) else self.verify(kernel, built)
-            for _, built in objects
-        ]
-        right = [
-            (built, verdict)
-            for (_, built), verdict in zip(objects, verdicts, strict=True)
-            if isinstance(built, Built) and isinstance(verdict, Verdict)
-        ]
-        reply = self._rounds(kernel, mode, clock, [built for built, _ in right], pairs, limit_s)
+        builts = [built for _, built in objects]
+        verdicts = [b if isinstance(b, Failure) else self.verify(kernel, b) for b in builts]
+        both = zip(builts, verdicts, strict=True)
+        right = [b for b, v in both if isinstance(b, Built) and isinstance(v, Verdict)]
+        reply = self._rounds(kernel, mode, clock, right, pairs, limit_s)
         if isinstance(reply, Failure):
             failed = tuple(v if isinstance(v, Failure) else reply for v in verdicts)
             return Comparison(self.default(kernel, cache=mode), failed)

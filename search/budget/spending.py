@@ -46,7 +46,7 @@ class Spending:
     limits: Limits
     progress: Progress
     peaks: Callable[[], Properties] | None = None
-    """The peaks, for the share of the peak in progress events."""
+    """The peaks, for the share of the peak in progress events; doubted ones are measured again."""
     now: Callable[[], float] = time.monotonic
     due: Callable[[], Due] = lambda: Due(0.0, 0.0)
     """The seconds that closing the run would take now; asked before each batch where seconds are
@@ -130,7 +130,13 @@ class Spending:
             self.interrupted = True
 
     def _next(self, start_s: float) -> Choice | None:
-        """The next batch; contests of rivals are opened where it is time for them."""
+        """The next batch; contests of rivals are opened where it is time for them.
+
+        Peaks that a final has beaten are measured here, where no kernel counts the seconds as its
+        own.
+        """
+        if self.peaks is not None:
+            self.peaks()
         hurried = self._is_hurried(start_s)
         if self.spent:
             self._prepare_once()

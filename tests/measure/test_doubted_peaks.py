@@ -19,8 +19,10 @@ class ComparingWorker:
 
     def __init__(self) -> None:
         self.peak = 0.5e9
+        self.asked: list[str] = []
 
     def request(self, message: Message, timeout_s: float) -> Message | Failure:
+        self.asked.append(message.header["do"])
         match message.header["do"]:
             case "verify":
                 return Message({"is": "verdict", "error": 0.0, "numerics": "strict"})
@@ -52,3 +54,12 @@ def test_peaks_that_a_kernel_beats_are_measured_again_once(flops: int, peak: flo
 
 def test_peaks_that_nobody_asked_for_are_not_measured_for_a_comparison() -> None:
     assert compared(3 * 10**9, with_peaks=False).properties().flops_per_s["f32"] == 1e9
+
+
+def test_a_comparison_measures_no_peaks_itself() -> None:
+    """The seconds would count as those of the kernel's final."""
+    runner = compared(3 * 10**9, with_peaks=True)
+    worker = cast(ComparingWorker, runner._channel)
+    assert worker.asked.count("properties") == 1
+    assert [runner.properties().flops_per_s["f32"] for _ in range(2)] == [2e9, 2e9]
+    assert worker.asked.count("properties") == 2
