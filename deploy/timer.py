@@ -181,6 +181,19 @@ class Timer:
         return (time.perf_counter() - start) / calls
 
 
+def proving_s(first_s: float, second_s: float, confidence: float) -> float:
+    """The seconds in which `Timer.proving` proves something of functions whose calls take so long:
+    those that warm up, and the fewest pairs.
+    """
+    both = first_s, second_s
+    warm_s = sum(s if s >= ONCE_S else WARM_CALLS * s for s in both)
+    fewest = Fewest.of(confidence)
+    pairs_s = fewest.seconds(*both)
+    if _is_short(both):
+        pairs_s = fewest.pairs * sum(map(pair_s, both)) / 2
+    return warm_s + pairs_s
+
+
 def pair_s(call_s: float) -> float:
     """What a pair of samples takes of two functions whose calls take so long, with the calls ahead
     of each sample, where none is made again.

@@ -26,7 +26,7 @@ from hlotune.search.finals.closing import Closing, Comparing, Verdict, judged, l
 from hlotune.search.finals.decide import Deciding
 from hlotune.search.finals.finals import Keep, keep_nothing
 from hlotune.search.finals.forms import Compared
-from hlotune.search.finals.missed_budget import KEPT, missed_by
+from hlotune.search.finals.missed_budget import missed_by
 from hlotune.search.finals.quick import Quick
 from hlotune.search.progress import Event, KernelSkipped, KernelStopped, Progress, Started
 from hlotune.search.result import TuneResult, kernel_result
@@ -138,7 +138,10 @@ class Session:
         contests, opening = self._contests(tasks)
         prepared_s = self.passed_s - searched_s(c.tuner.account for c in contests)
         decided = Decided()
-        reserve = Reserve(contests, self.limits.seconds, self.whole, decided, places=self.places)
+        reserve = Reserve(
+            contests, self.limits.seconds, self.whole, decided, places=self.places,
+            is_unrolled=self.is_unrolled,
+        )  # fmt: skip
         self._reserve, quick = reserve, self._quick(tasks, reserve)
         spending = Spending(
             contests, less(self.limits, prepared_s), self._tell, self.peaks, self.now, reserve.due,
@@ -230,8 +233,8 @@ class Session:
         there is no time to do that again.
         """
         assert self._reserve is not None, "a run is closed after it has tuned"
-        again = bool(also) and self._reserve.compared_s < inf
-        if again and self._reserve.whole_s(0.0) - OUTSIDE_S > self._left_for_forms_s:
+        again, left_s = bool(also) and self._reserve.compared_s < inf, self._left_s - OUTSIDE_S
+        if again and self._reserve.again_s > left_s:
             return None
         timing_s, left = self._reserve.ending(lambda: self.passed_s)
         start_s = self.passed_s
@@ -246,17 +249,15 @@ class Session:
         with the default.
         """
         assert self._reserve is not None, "a run is closed after it has tuned"
-        if self._reserve.form_s > self._left_for_forms_s:
+        timing_s = self._reserve.form_timing_s(confidence, self.passed_s)
+        if timing_s is None:
             return None
-        timing_s, _ = self._reserve.ending(lambda: self.passed_s)
-        return self.whole.is_faster(base, more, confidence, timing_s / 2, self._oracle_s)
+        return self.whole.is_faster(base, more, confidence, timing_s, self._oracle_s)
 
     @property
-    def _left_for_forms_s(self) -> float:
-        """The seconds that forms of the program may still take, where finals took longer than
-        expected: until the budget would count as missed.
-        """
-        return KEPT * (self.limits.seconds or inf) - self.passed_s
+    def _left_s(self) -> float:
+        """The seconds that are left of the budget; infinite where none are limited."""
+        return (self.limits.seconds or inf) - self.passed_s
 
     def _prepare_whole(self) -> None:
         """Prepares the whole program behind the first batch, so that what is left for the others is
@@ -379,7 +380,7 @@ class Session:
             opened=opened,
             done=reserve.decided,
             clock=lambda: self.passed_s,
-            left_s=lambda: (self.limits.seconds or inf) - self.passed_s - reserve.due().certain_s,
+            left_s=lambda: self._left_s - reserve.due().certain_s,
         )
 
     def _finals(

@@ -8,7 +8,7 @@ need is for batches again.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf, isfinite
 from statistics import mean, median
 
@@ -25,7 +25,8 @@ from hlotune.search.budget.closing_costs import Costs, Due, finals_s
 from hlotune.search.budget.contest import Contest, Decided
 from hlotune.search.finals.closing import ANY, Comparing, Within
 from hlotune.search.finals.finals import FEWEST_PAIRS, PAIRS
-from hlotune.search.finals.forms import AT_STAKE, FAR_BEHIND, of_main_kind
+from hlotune.search.finals.form_costs import FormCosts
+from hlotune.search.finals.forms import AT_STAKE, CONFIDENCE_OF_FIRST, is_near, of_main_kind
 from hlotune.search.finals.heats import BEHIND, CHAMPIONS, heat_size
 from hlotune.tuning_logs.finals import Final
 
@@ -63,8 +64,10 @@ class Reserve:
     """What comparing the program with the default took the last time, once it was compared."""
     places: Sequence[Site] = ()
     """The sites of the program, which say what kind its kernels are of."""
-    _settled: set[str] = field(default_factory=set)
-    """The keys of kernels that are ours anyway or far behind: no form is tried for them."""
+    is_unrolled: bool = False
+    """Whether kernels are cut from loops that the program's default has."""
+    _stands: dict[str, Final | None] = field(default_factory=dict)
+    """What stands of the finals of kernels, by their keys."""
 
     def due(self) -> Due:
         """The seconds that would be due if the batches ended now, with finals at the pace of those
@@ -93,16 +96,27 @@ class Reserve:
         return finals_s + whole_s + self.put_by_s
 
     @property
-    def form_s(self) -> float:
-        """The seconds for one form of the program (`finals/forms.py`): to compare it with another
-        one, and then once more with the default.
+    def again_s(self) -> float:
+        """The seconds for comparing the program with the default once more: what it took the last
+        time at most.
         """
-        expected_s = self._form_alone_s + self.whole_s(0.0) - OUTSIDE_S
-        return min(expected_s, 2 * self.compared_s)
+        return min(self.whole_s(0.0) - OUTSIDE_S, self.compared_s)
 
-    @property
-    def _form_alone_s(self) -> float:
-        return self.whole_s(FORM_TIMING_S) - OUTSIDE_S
+    def form_costs(self, confidence: float) -> FormCosts:
+        """What comparing two forms of the program takes (`finals/forms.py`): to compile and check
+        one takes less than comparing the program with the default did.
+        """
+        found = self.whole.form_costs(confidence)
+        return replace(found, checking_s=min(found.checking_s, self.compared_s))
+
+    def form_timing_s(self, confidence: float, passed_s: float) -> float | None:
+        """The seconds to give for timing two forms of the program; None where there is no time for
+        that, and then to compare the last one with the default.
+        """
+        if self.budget_s is None:
+            return UNLIMITED_S / 2
+        left_s = self.budget_s - OUTSIDE_S - passed_s - self.again_s
+        return self.form_costs(confidence).given_s(left_s)
 
     @property
     def put_by_s(self) -> float:
@@ -115,19 +129,38 @@ class Reserve:
         """
         if self.budget_s is None or self.whole.is_long or not self._may_be_mixed:
             return 0.0
-        form_s = self._form_alone_s
+        form_s = self.form_costs(CONFIDENCE_OF_FIRST).due_s(FORM_TIMING_S)
         return form_s if form_s <= FORMS_SHARE * self.budget_s else 0.0
 
     @property
     def _may_be_mixed(self) -> bool:
         """Whether kernels of one kind may be left to XLA beside some that are ours, as far as is
-        known (`forms.likeliest`).
+        known (`forms.likeliest`): those without a final may be either.
         """
         begun = [c for c in self.contests if has_champion(c)]
         times_s = {c.task.kernel.key: c.task.weight * c.default_s for c in begun}
         main = of_main_kind(times_s, self.places)
-        stake_s = sum(times_s[key] for key in main - self._settled)
-        return len(main) > 1 and stake_s >= AT_STAKE * sum(times_s.values())
+        may_win = {key for key in main if self._may_win(key)}
+        may_lose = {key for key in main if self._may_be_tried(key)}
+        if not may_win or not may_lose or len(may_win | may_lose) < 2:
+            return False
+        stake_s = sum(times_s[key] for key in may_lose)
+        return stake_s >= AT_STAKE * sum(times_s.values())
+
+    def _may_win(self, key: str) -> bool:
+        final = self._stands.get(key)
+        return key not in self._stands or (final is not None and final.won)
+
+    def _may_be_tried(self, key: str) -> bool:
+        """Whether a form of the program may be tried for a kernel: it may have lost, and not by
+        far.
+        """
+        if key not in self._stands:
+            return True
+        final = self._stands[key]
+        if final is None or final.won:
+            return False
+        return is_near(final.paired.speedup, is_unrolled=self.is_unrolled)
 
     def whole_s(self, timing_s: float, finals_s: float | None = None) -> float:
         """The seconds for the whole program, with champions where there are some, and for what
@@ -188,9 +221,7 @@ class Reserve:
 
     def note(self, contest: Contest, final: Final | None) -> None:
         """Takes note of what stands of a kernel's finals."""
-        is_settled = final is None or final.won or final.paired.speedup * FAR_BEHIND < 1
-        change = self._settled.add if is_settled else self._settled.discard
-        change(contest.task.kernel.key)
+        self._stands[contest.task.kernel.key] = final
 
     def _finals_s(self, of: Sequence[Contest], pairs: int) -> list[float]:
         """The seconds that the finals of some kernels are expected to take.

@@ -12,6 +12,7 @@ from hlotune.hlo.sites.sites import Site
 from hlotune.schedules.errors import WrongResult
 from hlotune.schedules.numerics import Numerics
 from hlotune.schedules.steps.schedule import DEFAULT
+from hlotune.search.finals.form_costs import FormCosts
 from hlotune.search.finals.forms import Compared, CompareForms, apart, no_forms
 from hlotune.search.finals.tried import Trying
 from hlotune.search.progress import Finished, KernelSkipped, Progress, silent
@@ -78,6 +79,10 @@ class Comparing(Protocol):
         Champions so far save the program `saved_s`.  Long calls have fewer rounds where all of it
         would take more than is `within`.
         """
+        ...
+
+    def form_costs(self, confidence: float) -> FormCosts:
+        """What comparing two forms of the program with some confidence is expected to take."""
         ...
 
     def compare(

@@ -58,9 +58,12 @@ def candidates(
 
 
 def _is_near(kernel: KernelResult, is_unrolled: bool) -> bool:
-    """Whether a champion that lost is not far behind the default."""
-    far = FAR_BEHIND_UNROLLED if is_unrolled else FAR_BEHIND
-    return kernel.best_s is not None and kernel.ratio * far >= 1
+    return kernel.best_s is not None and is_near(kernel.ratio, is_unrolled=is_unrolled)
+
+
+def is_near(ratio: float, *, is_unrolled: bool) -> bool:
+    """Whether a champion that is `ratio` times as fast as the default is not far behind it."""
+    return ratio * (FAR_BEHIND_UNROLLED if is_unrolled else FAR_BEHIND) >= 1
 
 
 def apart(result: TuneResult, places: Sequence[Site], *, is_unrolled: bool = False) -> TuneResult:

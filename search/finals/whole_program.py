@@ -14,7 +14,7 @@ from hlotune.deploy.bench_result import BenchResult
 from hlotune.deploy.bisection import SHORTFALL
 from hlotune.deploy.forms import between
 from hlotune.deploy.long_calls import is_decided, rounds_s
-from hlotune.deploy.timer import FEWEST_PAIRS, Fewest, pair_s
+from hlotune.deploy.timer import FEWEST_PAIRS, pair_s, proving_s
 from hlotune.hlo.frontends.program import Program
 from hlotune.measure.machine.machine_lock import Turns
 from hlotune.measure.timing.comparison import FEWEST_LONG, ratio
@@ -24,17 +24,13 @@ from hlotune.schedules.numerics import Numerics
 from hlotune.schedules.steps.schedule import DEFAULT, Schedule
 from hlotune.schedules.targets.target import Target
 from hlotune.search.finals.closing import ANY, Within
+from hlotune.search.finals.form_costs import LEAST_S, PAIRS, FormCosts, form_costs
 from hlotune.search.finals.forms import Compared
 from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.finals import Final, Paired, Whole
 
-PAIRS = 60
-"""The most pairs of samples of two forms of the program."""
 KEPT_GAIN = 0.9
 """A program of long calls is expected to gain this share of what its champions promise."""
-LEAST_S = 1.0
-"""Seconds for them, however late it is: the fewest pairs prove nothing as soon as one is disturbed.
-"""
 MOST_FORMS = 2
 """So many forms of the program, which XLA has compiled, are kept for the next comparison."""
 MOST_PACKED_BYTES = 64 << 20
@@ -113,6 +109,12 @@ class WholeProgram:
         one_s = ready.call_s + tuned_s
         return checking_s + (one_s if checking_s + one_s <= within.usual_s else 0.0)
 
+    def form_costs(self, confidence: float) -> FormCosts:
+        """What comparing two forms of the program takes; nothing as long as none is prepared."""
+        if self._ready is None:
+            return FormCosts()
+        return form_costs(self._ready.compile_s, self._ready.call_s, confidence)
+
     def compare(
         self,
         limit_s: float,
@@ -170,8 +172,11 @@ class WholeProgram:
         if _places(without) == _places(tuned):
             return Compared(is_faster=False, standing=standing, is_same=True)
         ready, least_s = self.ready_in(oracle_limit_s), max(LEAST_S, limit_s)
-        call_s = self._calls_s.get(_places(without), ready.call_s)
-        if Fewest.of(confidence).seconds(call_s, call_s) > least_s:
+        call_s = self._calls_s.get(_places(without))
+        # A form that was not called yet is compiled as it warms up.
+        compile_s = ready.compile_s if call_s is None and without.replacements else 0.0
+        call_s = ready.call_s if call_s is None else call_s
+        if proving_s(call_s, call_s, confidence) > least_s:
             return None
         samples_s = between(
             ready,
@@ -179,7 +184,7 @@ class WholeProgram:
             tuned,
             pairs=PAIRS,
             confidence=confidence,
-            limit_s=least_s,
+            limit_s=least_s + compile_s,
             turns=self.turns,
         )
         if samples_s is None:

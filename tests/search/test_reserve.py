@@ -26,7 +26,6 @@ from hlotune.search.budget.closing_costs import (
 from hlotune.search.budget.contest import Contest
 from hlotune.search.budget.reserve import OUTSIDE_S, Reserve, costs
 from hlotune.search.finals.finals import FEWEST_PAIRS, PAIRS
-from hlotune.search.finals.missed_budget import KEPT
 from hlotune.search.progress import Batch, Event, Finalising, Finished, FormTried
 from hlotune.search.tasks import Task
 from hlotune.search.tuner import Took
@@ -108,7 +107,7 @@ def test_a_budget_is_kept_and_used_with_all_that_closes_a_run(
     tried = any(isinstance(event, FormTried) for event in events)
     with_faster_s = whole.due_s(0.0) if tried else 0.0  # no form was faster
     assert 0.93 * budget_s < device.now() + with_faster_s
-    assert device.now() <= (KEPT if tried and slower > 1 else 1.0) * budget_s
+    assert device.now() <= budget_s
     assert not result.overrun
     assert len(device.pairs) == kernels
     assert max(device.pairs) <= PAIRS
@@ -198,7 +197,7 @@ def contest(n: int, took: Took, usable: int = 3) -> Contest:
 
 
 FORM_S = 2.0
-"""One form of a program beside another one."""
+"""One form of a program beside another one: compiled and checked in one, timed in one."""
 SHORT = FakeProgram(comparing_s=1.0, timing_s=1.0)
 
 
@@ -212,9 +211,20 @@ def products(*tasks: Task) -> list[Any]:
     ]  # fmt: skip
 
 
-def reserve_of(budget_s: float | None, whole: FakeProgram = SHORT) -> Reserve:
+def reserve_of(
+    budget_s: float | None, whole: FakeProgram = SHORT, *, is_unrolled: bool = False
+) -> Reserve:
     contests = [contest(n, Took()) for n in range(2)]
-    return Reserve(contests, budget_s, whole, places=products(*(c.task for c in contests)))
+    places = products(*(c.task for c in contests))
+    return Reserve(contests, budget_s, whole, places=places, is_unrolled=is_unrolled)
+
+
+def final(speedup: float) -> Final:
+    paired = Paired(default_s=(2.0,), tuned_s=(1.0,), speedup=speedup, low=speedup, high=3.0)
+    return Final(
+        schedule=Schedule("direct"), numerics="strict", paired=paired, margin=0.1,
+        outcome="tuned" if speedup > 1 else "kept default",
+    )  # fmt: skip
 
 
 def test_the_seconds_of_one_form_of_the_program_are_put_by() -> None:
@@ -232,13 +242,6 @@ def test_no_form_is_put_by_where_calls_are_long_or_no_seconds_are_limited() -> N
 
 
 def test_no_form_is_put_by_for_kernels_that_won_or_are_far_behind() -> None:
-    def final(speedup: float) -> Final:
-        paired = Paired(default_s=(2.0,), tuned_s=(1.0,), speedup=speedup, low=speedup, high=3.0)
-        return Final(
-            schedule=Schedule("direct"), numerics="strict", paired=paired, margin=0.1,
-            outcome="tuned" if speedup > 1 else "kept default",
-        )  # fmt: skip
-
     reserve = reserve_of(60.0)
     first, second = reserve.contests
     reserve.note(first, final(1.9))
@@ -248,6 +251,31 @@ def test_no_form_is_put_by_for_kernels_that_won_or_are_far_behind() -> None:
     for is_settled in final(1.1), final(0.5), None:
         reserve.note(second, is_settled)
         assert reserve.put_by_s == 0.0
+
+
+def test_no_form_is_put_by_where_no_kernel_of_the_main_kind_can_win() -> None:
+    reserve = reserve_of(60.0)
+    first, second = reserve.contests
+    reserve.note(first, final(0.9))
+    assert reserve.put_by_s > 0, "the second may win"
+    reserve.note(second, final(0.9))
+    assert reserve.put_by_s == 0.0, "none is ours beside which XLA's would be in the way"
+
+
+def test_what_wins_or_loses_alone_leaves_nothing_to_mix() -> None:
+    reserve = reserve_of(60.0)
+    first, _ = reserve.contests
+    reserve.note(first, final(0.5))
+    assert reserve.put_by_s == 0.0, "the first stays with XLA, whatever becomes of the second"
+
+
+def test_kernels_of_unrolled_loops_are_far_behind_later() -> None:
+    for is_unrolled in (False, True):
+        reserve = reserve_of(60.0, is_unrolled=is_unrolled)
+        first, second = reserve.contests
+        reserve.note(first, final(1.9))
+        reserve.note(second, final(0.6))
+        assert (reserve.put_by_s > 0) is is_unrolled
 
 
 def test_no_form_is_put_by_for_kernels_that_take_little_time_or_are_of_another_kind() -> None:
@@ -263,33 +291,72 @@ def test_no_form_is_put_by_for_kernels_that_take_little_time_or_are_of_another_k
     assert reserve.put_by_s == 0.0
 
 
+MIXED = (task("conv0", 0), task("conv1", 1), task("conv2", 2, weight=5.0))
+
+
+class Level(Device):
+    """Champions of the last kernel are level with its default."""
+
+    def compare(self, kernel: Kernel, *arguments: Any, **named: Any) -> Comparison:
+        found = super().compare(kernel, *arguments, **named)
+        if kernel != MIXED[-1].kernel:
+            return found
+        best = min((c for c in found.candidates if isinstance(c, Measurement)), key=time_of)
+        return replace(found, default=replace(found.default, samples_s=best.samples_s))
+
+
+def time_of(measured: Measurement) -> float:
+    return measured.time_s
+
+
 def test_a_run_of_seconds_has_time_to_compare_a_form_of_its_program(database: Database) -> None:
-    class Near(Device):
-        """Champions of the last kernel are level with its default."""
-
-        def compare(self, kernel: Kernel, *arguments: Any, **named: Any) -> Comparison:
-            found = super().compare(kernel, *arguments, **named)
-            if kernel != tasks[-1].kernel:
-                return found
-            best = min((c for c in found.candidates if isinstance(c, Measurement)), key=time_of)
-            return replace(found, default=replace(found.default, samples_s=best.samples_s))
-
-    def time_of(measured: Measurement) -> float:
-        return measured.time_s
-
-    tasks, events = several(3), list[Event]()
-    device = Near(tasks, SLOW)
+    events, device = list[Event](), Level(MIXED, SLOW)
     whole = FakeProgram(
         device=device, comparing_s=1.0, timing_s=1.0, with_undecided=lambda also: WHOLE,
         faster_with=lambda base, more: True,
     )  # fmt: skip
     result = run(
-        database, tasks, device, model=Trees(), limits=Limits(seconds=60.0), whole=whole,
-        events=events, places=products(*tasks),
+        database, MIXED, device, model=Trees(), limits=Limits(seconds=60.0), whole=whole,
+        events=events, places=products(*MIXED),
     )  # fmt: skip
-    assert FormTried(labels=(tasks[-1].label,), is_faster=True) in events
+    assert FormTried(labels=("conv2",), is_faster=True) in events
     assert [k.won for k in result.kernels] == [True, True, True]
     assert device.now() <= 60.0
+
+
+def test_a_form_is_given_as_long_as_it_takes_to_prove_something(database: Database) -> None:
+    """Calls of a third of a second: seven pairs and the calls ahead of them take six seconds."""
+    events, device = list[Event](), Level(MIXED, SLOW)
+    whole = FakeProgram(device=device, comparing_s=1.0, timing_s=4.0, proving_s=6.0)
+    run(
+        database, MIXED, device, model=Trees(), limits=Limits(seconds=60.0), whole=whole,
+        events=events, places=products(*MIXED),
+    )  # fmt: skip
+    assert FormTried(labels=("conv2",), is_faster=False) in events
+    assert 0.8 * 60.0 < device.now() <= 60.0
+
+
+@pytest.mark.parametrize("seconds", [40.0, 60.0, 80.0])
+def test_no_form_is_compared_in_seconds_that_the_budget_does_not_have(
+    seconds: float, database: Database
+) -> None:
+    class Slow(FakeProgram):
+        """Takes longer than it is known to."""
+
+        def due_s(self, *arguments: Any, **named: Any) -> float:
+            return 0.9 * super().due_s(*arguments, **named)
+
+    tasks = several(3)
+    device = Device(tasks, SLOW, slower=1.2)
+    whole = Slow(
+        device=device, comparing_s=3.0, timing_s=1.0, with_undecided=lambda also: WHOLE,
+        faster_with=lambda base, more: True,
+    )  # fmt: skip
+    run(
+        database, tasks, device, model=Trees(), limits=Limits(seconds=seconds), whole=whole,
+        places=products(*tasks),
+    )  # fmt: skip
+    assert device.now() <= seconds
 
 
 def test_a_first_batch_of_slow_trials_leaves_the_others_theirs(database: Database) -> None:

@@ -23,6 +23,7 @@ from hlotune.schedules.targets.target import Properties, Toolchain
 from hlotune.search.budget.budget import Limits
 from hlotune.search.finals.closing import ANY, Within
 from hlotune.search.finals.finals import Keep, keep_nothing
+from hlotune.search.finals.form_costs import FormCosts
 from hlotune.search.finals.forms import Compared
 from hlotune.search.progress import Event
 from hlotune.search.result import TuneResult
@@ -160,6 +161,8 @@ class FakeProgram:
     comparing_s: float = 0.0
     """But for the seconds of `timing_s`, which a limit may cut."""
     timing_s: float = 0.0
+    proving_s: float = 0.0
+    """What comparing two forms takes at least, but for `comparing_s`."""
     oracle_limits_s: list[float] = field(default_factory=list)
     is_long: bool = False
     with_undecided: Callable[[Mapping[str, Final]], Whole | None] = lambda also: None
@@ -175,6 +178,10 @@ class FakeProgram:
 
     def due_s(self, timing_s: float, saved_s: float = 0.0, within: Within = ANY) -> float:
         return self.comparing_s + min(timing_s, self.timing_s)
+
+    def form_costs(self, confidence: float) -> FormCosts:
+        most_s = max(self.proving_s, self.timing_s)
+        return FormCosts(self.comparing_s, min(max(1.0, self.proving_s), most_s), most_s)
 
     def compare(
         self,
@@ -196,7 +203,9 @@ class FakeProgram:
         limit_s: float,
         oracle_limit_s: float | None = None,
     ) -> Compared | None:
-        self._take(self.comparing_s + min(limit_s, self.timing_s))
+        if limit_s < self.proving_s:
+            return None
+        self._take(self.comparing_s + min(limit_s, max(self.timing_s, self.proving_s)))
         found = self.faster_with(tuple(base), tuple(more))
         if isinstance(found, Compared):
             return found
