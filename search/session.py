@@ -146,8 +146,8 @@ class Session:
         spending = Spending(
             contests, less(self.limits, prepared_s), self._tell, self.peaks, self.now, reserve.due,
             rivals=lambda: self._rivals(contests),
-            target=self.target, opening=opening, prepare=self._prepare_whole, quickly=quick.decide,
-            decided=decided,
+            another_s=reserve.another_s, target=self.target, opening=opening,
+            prepare=self._prepare_whole, quickly=quick.decide, decided=decided,
         )  # fmt: skip
         if not self.interrupted:
             spending.run()

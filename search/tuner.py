@@ -129,6 +129,8 @@ class Took:
     """Building a candidate, where several are built at once."""
     trials_s: list[float] = field(default_factory=list)
     """Verifying and timing each candidate."""
+    alone_s: float | None = None
+    """Comparing the first candidate alone with the default, where that came before any batch."""
     goes_on: bool = True
     """Whether that batch goes on still."""
 

@@ -7,10 +7,11 @@ the program's time.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from math import ceil, isinf
+from types import MappingProxyType
 
 from hlotune.search.budget.opening_order import promised
 
@@ -31,8 +32,9 @@ proposal.
 AHEAD = 64
 """A promise is about so many next trials."""
 HOPE = 0.1
-"""The share of its time that a kernel is expected to gain in its next trials while its search is
-young; after as many trials without a gain it is half of that.
+"""The share of its time that a kernel is expected to gain in its next `AHEAD` trials while its
+search is young, and in the first `YOUNG` where its first candidate alone was measured; after
+`AHEAD` trials without a gain it is half of that.
 """
 IMPATIENCE = 32
 """After so many trials without a gain others are asked first as if a kernel promised half; whether
@@ -117,17 +119,17 @@ def next_batch(
     exhausted: frozenset[int] = frozenset(),
     final_s: float = 0.0,
     waiting: int = 0,
-    decided: frozenset[int] = frozenset(),
+    again_s: Mapping[int, float] = MappingProxyType({}),
 ) -> Choice | None:
     """The batch to measure now, or None when the budget is used up or nothing is worth it.
 
     Args:
         elapsed_s: seconds since the first batch was chosen; read only where seconds are limited.
         exhausted: kernels whose space has nothing new to offer.
-        final_s: what the final of a kernel takes that has had no batch, or is decided; those of
-            others are not in the limits.
+        final_s: what the final of a kernel takes that has had no batch; those of others are not in
+            the limits.
         waiting: kernels that are no items yet, and are to get a first batch too.
-        decided: kernels that had their final: a batch makes another final due.
+        again_s: what another final takes of each kernel that is decided: a batch makes it due.
     """
     ready = [k for k in range(len(items)) if k not in exhausted and trials_left(k, spent, limits)]
     begun = {s.item for s in spent}
@@ -138,7 +140,7 @@ def next_batch(
         return Choice(chosen, size) if size else None
     if limits.trials is None:
         ready = [k for k in ready if is_worthwhile(k, spent)]
-    due_s = {k: final_s if k in decided else 0.0 for k in ready}
+    due_s = {k: again_s.get(k, 0.0) for k in ready}
     for k in sorted(ready, key=lambda k: (-promise(k, items, spent, limits, due_s[k]), k)):
         if size := batch_size(k, 0, spent, limits, elapsed_s, due_s[k]):
             return Choice(k, size, due_s[k])
@@ -226,8 +228,8 @@ def longest_s(choice: Choice, fresh: int, left_s: float) -> float:
 
 def trial_s(item: int, spent: Sequence[Spent]) -> float:
     """The expected seconds of a trial: the mean of the kernel's newest trials, else of all."""
-    searched = [s for s in spent if s.trials and s.is_search]
-    known = newest([s for s in searched if s.item == item], AHEAD) or searched
+    made = [s for s in spent if s.trials and s.is_search]
+    known = newest([s for s in made if s.item == item], AHEAD) or made
     if not known:
         return UNKNOWN_TRIAL_S
     return max(1e-6, sum(s.wall_s for s in known) / sum(s.trials for s in known))
@@ -254,13 +256,13 @@ def promised_share(item: int, spent: Sequence[Spent], half: int = AHEAD) -> floa
     """The share of the kernel's time that its next `AHEAD` trials are expected to gain.
 
     It is the mean gain of its newest trials, or what a young search may hope for, whichever is
-    more; `half` idle trials halve both.  The gain of the first batch, from the default to
-    anything searched, says nothing about the next.
+    more; `half` idle trials halve both.  The gain of the first batch, from the default or a first
+    candidate to anything searched, says nothing about the next.
     """
-    batches = [s for s in spent if s.item == item]
+    batches = searched(item, spent)
     recent = newest(batches[1:], WINDOW)
     before = batches[: len(batches) - len(recent)][-1:]
-    awake: float = 0.5 ** (idle_trials(batches) / half)
+    awake: float = 0.5 ** (idle_trials([s for s in spent if s.item == item]) / half)
     hope = HOPE * awake
     if not recent:
         return hope
@@ -268,6 +270,11 @@ def promised_share(item: int, spent: Sequence[Spent], half: int = AHEAD) -> floa
     left = 1 - gain(before[0].best_s, recent[-1].best_s)
     slope: float = 1 - left ** min(1.0, AHEAD / trials)
     return max(slope * awake, hope)
+
+
+def searched(item: int, spent: Sequence[Spent]) -> list[Spent]:
+    """The batches of a kernel, without the final of its first candidate."""
+    return [s for s in spent if s.item == item and s.is_search]
 
 
 def is_worthwhile(item: int, spent: Sequence[Spent]) -> bool:
@@ -306,10 +313,12 @@ def promise(
 
     Where trials are limited, it is by a trial: then no clock decides anything.
     """
-    share = promised_share(item, spent, IMPATIENCE)
+    trials, share = AHEAD, promised_share(item, spent, IMPATIENCE)
+    if not searched(item, spent):
+        trials, share = YOUNG, HOPE
     saved_s = items[item].weight * best_s(item, items, spent) * share
     cost = trial_s(item, spent) if limits.trials is None else 1.0
-    return saved_s / (AHEAD * cost + final_s)
+    return saved_s / (trials * cost + final_s)
 
 
 def less(limits: Limits, seconds: float) -> Limits:

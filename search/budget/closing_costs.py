@@ -17,6 +17,9 @@ SAMPLES = 80
 """So many samples take as long as compiling and timing the default: most of a sample is what puts
 the caches into their state, and takes equally long for all kernels but those with long calls.
 """
+OTHERS = 1.5
+"""Comparing several champions takes so many times as long as the first candidate alone took: the
+oracle answers for all of them at once, and the default is compiled once."""
 LONG_CALLS = 2
 """Calls of a default that takes seconds, where candidates are many times as fast."""
 
@@ -27,6 +30,8 @@ class Costs:
     in this run.
     """
 
+    alone_s: float | None = None
+    """Comparing the first candidate alone with the default, where that came before any batch."""
     default_s: float | None = None
     """Compiling and timing the default."""
     call_s: float = 0.0
@@ -62,21 +67,31 @@ class Due:
 
 
 def final_s(costs: Costs, pairs: int) -> float | None:
-    """Seconds of one kernel's final with so many pairs; None where it had no batch in this run."""
-    if costs.build_s is None or costs.first_s is None:
+    """Seconds of one kernel's final with so many pairs; None where it had neither a batch nor a
+    final in this run.
+    """
+    if costs.build_s is None:
         return None
-    verifying_s = SETS * (costs.first_s + costs.slowest_s)
+    heat_s = costs.crowd * (costs.build_s + 2 * costs.usual_s)
+    if costs.alone_s is not None:
+        return heat_s + costs.entrants * costs.build_s + OTHERS * costs.alone_s
+    if costs.first_s is None:
+        return None
+    return heat_s + costs.entrants * costs.build_s + _comparing_s(costs, costs.first_s, pairs)
+
+
+def _comparing_s(costs: Costs, first_s: float, pairs: int) -> float:
+    """Seconds of verifying champions and timing them beside the default, by what a batch took."""
+    verifying_s = SETS * (first_s + costs.slowest_s)
     # Where it was timed before the run was interrupted, XLA takes about as long as the oracle.
-    default_s = costs.first_s if costs.default_s is None else costs.default_s
+    default_s = first_s if costs.default_s is None else costs.default_s
     round_s = (1 + costs.entrants) * max(default_s / SAMPLES, costs.call_s)
     if costs.is_clear:  # rounds of long calls end as they agree, calls before each among them
         pairs = min(pairs, ceil(max(AGREED_S / round_s, 2 * fewest_pairs(costs.entrants))))
     sampling_s = min(pairs * round_s, COMPARING_S)
     if costs.call_s >= FEW_S and costs.is_seldom:
         default_s, sampling_s = 0.0, LONG_CALLS * costs.call_s
-    heat_s = costs.crowd * (costs.build_s + 2 * costs.usual_s)
-    own_s = costs.entrants * costs.build_s + verifying_s + default_s + sampling_s
-    return heat_s + own_s
+    return verifying_s + default_s + sampling_s
 
 
 def finals_s(costs: Sequence[Costs], pairs: int) -> list[float]:

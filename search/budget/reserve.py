@@ -21,7 +21,7 @@ from hlotune.search.budget.budget import (
     PROVING_SHARE,
     WHOLE_SHARE,
 )
-from hlotune.search.budget.closing_costs import Costs, Due, finals_s
+from hlotune.search.budget.closing_costs import UNKNOWN_FINAL_S, Costs, Due, final_s, finals_s
 from hlotune.search.budget.contest import Contest, Decided
 from hlotune.search.finals.closing import ANY, Comparing, Within
 from hlotune.search.finals.finals import FEWEST_PAIRS, PAIRS
@@ -208,6 +208,14 @@ class Reserve:
         checked_s = self.whole_s(0.0, inf)
         return self._pace * sum(self._finals_s([contest], FEWEST_PAIRS)) > left_s - checked_s
 
+    def another_s(self, contest: Contest) -> float:
+        """The seconds of another final of a kernel that had one, should a batch find something
+        better: one of few trials has few champions, and no heat.
+        """
+        asked = replace(costs(contest, PUT_BY_PAIRS), entrants=CHAMPIONS)
+        found = final_s(asked, PUT_BY_PAIRS)
+        return self._pace * (UNKNOWN_FINAL_S if found is None else found)
+
     def learn(self, contest: Contest, pairs: int, took_s: float) -> None:
         """Takes note of how long a final took: the others are expected to be as much longer or
         shorter than foreseen.
@@ -249,6 +257,7 @@ def costs(contest: Contest, pairs: int) -> Costs:
     near = contest.tuner.near(BEHIND)
     first, others = took.trials_s[:1], took.trials_s[1:]
     return Costs(
+        alone_s=took.alone_s,
         default_s=contest.timing_s,
         call_s=contest.default_s,
         build_s=took.build_s,

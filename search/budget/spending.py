@@ -52,6 +52,8 @@ class Spending:
     """The seconds that closing the run would take now; asked before each batch where seconds are
     limited.
     """
+    another_s: Callable[[Contest], float] = lambda contest: 0.0
+    """The seconds of another final of a kernel that had one."""
     target: Target | None = None
     """The target, for the limits of kernels in progress events."""
     spent: list[Spent] = field(default_factory=list)
@@ -259,15 +261,16 @@ class Spending:
         return len(self.spent) > before
 
     def _choice(self, elapsed_s: float) -> Choice | None:
-        items, final_s = [c.item for c in self.contests], 0.0
+        items, final_s, again_s = [c.item for c in self.contests], 0.0, dict[int, float]()
         if self.limits.seconds is not None:
             due = self.due()
             self._batches = less(self.limits, due.certain_s)
             final_s = due.final_s + self.opening.usual_s
-        decided = frozenset(n for n, c in enumerate(self.contests) if self.decided.covers(c))
+            decided = ((n, c) for n, c in enumerate(self.contests) if self.decided.covers(c))
+            again_s = {n: self.another_s(c) for n, c in decided}
         return next_batch(
             items, self.spent, self._batches, elapsed_s, self.exhausted | self._left_out,
-            final_s=final_s, waiting=len(self.opening.waiting), decided=decided,
+            final_s=final_s, waiting=len(self.opening.waiting), again_s=again_s,
         )  # fmt: skip
 
     @property

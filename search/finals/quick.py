@@ -113,9 +113,10 @@ class Quick:
                 start_s = self.clock()
                 self._tried.add(task.kernel.key)
                 contest = self._decided(task, candidate, built)
-                self._took_s.append(self.clock() - start_s)
+                took_s = self.clock() - start_s
+                self._took_s.append(took_s)
                 if contest is not None:
-                    contest.tuner.took.build_s = build_s
+                    contest.tuner.took.build_s, contest.tuner.took.alone_s = build_s, took_s
                     waiting.remove(task)
                     yield contest
 

@@ -7,6 +7,7 @@ import pytest
 from hlotune.search.budget.budget import (
     BATCH,
     FIRST,
+    HOPE,
     SMALLEST,
     UNKNOWN_TRIAL_S,
     YOUNG,
@@ -310,5 +311,36 @@ def test_a_first_candidate_s_final_says_nothing_about_what_a_trial_takes() -> No
     assert [trial_s(k, searched) for k in range(3)] == [0.1] * 3
     assert trial_s(1, quick) == UNKNOWN_TRIAL_S
     # So the next batch goes where most is to be gained, and not on with the kernel that had one.
-    choice = next_batch(ITEMS, searched, PLENTY, 0, decided=frozenset({1, 2}), final_s=1.0)
+    choice = next_batch(ITEMS, searched, PLENTY, 0, again_s={1: 1.0, 2: 3.0})
     assert choice is not None and choice.item == 1 and choice.final_s == 1.0
+
+
+def test_the_gain_over_a_first_candidate_says_nothing_about_the_next_trials() -> None:
+    first = Spent(0, 1, 2.0, 1e-3, is_search=False)
+    batch = Spent(0, 16, 1.6, 0.7e-3)
+    assert promised_share(0, [first, batch]) == promised_share(0, [batch]) == HOPE
+    further = Spent(0, 16, 1.6, 0.6e-3)
+    assert promised_share(0, [first, batch, further]) == promised_share(0, [batch, further]) > HOPE
+    in_vain = Spent(0, 16, 1.6, 1e-3)
+    assert promised_share(0, [first, in_vain]) < HOPE
+
+
+def test_kernels_of_which_the_first_candidate_alone_is_known_are_searched_in_turn() -> None:
+    """Each gets a first batch, as long as those searched are not worth several times as much."""
+    items = [Item(1e-3, weight) for weight in (3.0, 2.0, 1.0)]
+    history = [Spent(k, 1, 1.0, 0.5e-3, is_search=False) for k in range(3)]
+    for expected in (0, 1, 2):
+        choice = next_batch(items, history, PLENTY, 0, again_s=dict.fromkeys(range(3), 1.5))
+        assert choice is not None and (choice.item, choice.trials) == (expected, YOUNG)
+        history.append(Spent(choice.item, YOUNG, 4.0, 0.4e-3))
+
+
+def test_another_final_counts_as_much_as_it_takes_of_that_kernel() -> None:
+    """Kernels of the same promise, of which one has long calls."""
+    items = [Item(1e-3, 1.0), Item(1e-3, 1.0)]
+    history = [Spent(k, 1, 1.0, 0.5e-3, is_search=False) for k in range(2)]
+    choice = next_batch(items, history, PLENTY, 0, again_s={0: 6.0, 1: 1.0})
+    assert choice is not None and choice.item == 1
+    few = Limits(seconds=4.5)
+    assert next_batch(items, history, few, 0, again_s={0: 6.0, 1: 1.0}) is not None
+    assert next_batch(items, history, few, 0, again_s={0: 6.0, 1: 6.0}) is None

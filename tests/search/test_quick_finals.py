@@ -23,7 +23,7 @@ from hlotune.measure.trial import Candidate, Failure, Measurement
 from hlotune.schedules.errors import ScheduleError
 from hlotune.schedules.spaces.space import Configs
 from hlotune.schedules.steps.schedule import XLA
-from hlotune.search.budget.budget import Limits
+from hlotune.search.budget.budget import FIRST, Limits
 from hlotune.search.budget.reserve import Reserve
 from hlotune.search.finals.finals import FEWEST_PAIRS
 from hlotune.search.finals.quick import TOGETHER, firsts_by_liking, liked
@@ -252,6 +252,15 @@ def test_seconds_that_quick_finals_leave_go_into_searching_and_later_champions_m
     stands = decision(database, costliest.key, **UNDER).schedule
     assert stands == costliest.schedule != first
     assert [e.label for e in events if isinstance(e, KernelStarted)].count("k7") == 1
+
+
+def test_trials_behind_quick_finals_are_spread_over_kernels_by_what_they_promise(
+    database: Database,
+) -> None:
+    alike = tuple(replace(t, weight=5.0 if n < 4 else 0.5) for n, t in enumerate(TASKS))
+    result = run(database, alike, Telling(), limits=Limits(seconds=9.0))
+    more = {k.label: k.trials for k in result.kernels if k.trials > FIRST}
+    assert {t.label for t in alike[:4]} <= more.keys()
 
 
 @pytest.mark.parametrize("seconds", [7.0, 12.0])
