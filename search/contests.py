@@ -3,12 +3,10 @@ found."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from math import inf
 from typing import Protocol
 
 import numpy as np
 
-from hlotune.deploy.accuracy import allowed
 from hlotune.hlo.kernel import Kernel
 from hlotune.measure.timing.modes import fast_time_s, slow_time_s
 from hlotune.measure.timing.timing import ONCE_S
@@ -21,6 +19,7 @@ from hlotune.schedules.steps.schedule import DEFAULT
 from hlotune.schedules.targets.limit import limit_of
 from hlotune.schedules.targets.target import Properties, Target
 from hlotune.search.budget.contest import Contest
+from hlotune.search.exactness import Exactness
 from hlotune.search.finals.finals import Referee
 from hlotune.search.finals.quick import firsts_by_liking
 from hlotune.search.learning.known_trials import known_trials
@@ -136,14 +135,14 @@ class Contests:
         error = default_error(self.database, task.kernel.key, self.run)
         checkpoint = self.database.checkpoint(self.run, task.kernel.key)
         begun = self.resumed and has_begun(self.database, self.run, task.kernel.key)
-        tuner = self.tuner(group, task, begun=begun)
+        tuner = self.tuner(group, task, default_time_s, begun=begun)
         if checkpoint:
             tuner.resume(*checkpoint, same_run=begun)
         known = tuner.know(recorded) - self.own_trials(task)
         least_s = self.least_s(task)
         return Contest(task, tuner, default_time_s, known, timing_s, slow_s, error, least_s)
 
-    def tuner(self, group: int, task: Task, *, begun: bool) -> KernelTuner:
+    def tuner(self, group: int, task: Task, default_s: float, *, begun: bool) -> KernelTuner:
         """The tuner of a kernel.  `begun` says that the kernel had its first batch in this run,
         with what other kernels lend to it.
         """
@@ -171,21 +170,24 @@ class Contests:
             record=record,
             cache=self.under["cache"],
             numerics=self.numerics,
-            most_error=self._most_error(task),
+            is_exact=self._exactness(task, default_s).allows,
             clock=self.clock,
             probe=self.probe,
         )
 
-    def _most_error(self, task: Task) -> float:
-        """What the program may be off, were it this kernel: so many times the default's error.
-
-        Infinite where nobody knows how far the default is off.
+    def _exactness(self, task: Task, default_s: float) -> Exactness:
+        """What candidates of a kernel may be off.  A default that nobody has held against the
+        oracle, as behind a quick final, is where that is asked for, unless its calls take long.
         """
-        of_default = default_relative_error(self.database, task.kernel.key, self.run)
-        if of_default is None:
-            return inf
-        dtypes = (r.dtype for r in task.compute.results)
-        return max(allowed(x, of_default, self.numerics) for x in dtypes)
+
+        def of_default() -> float | None:
+            known = default_relative_error(self.database, task.kernel.key, self.run)
+            if known is not None or default_s >= ONCE_S:
+                return known
+            found = self.agreement(task.kernel)
+            return found.relative_error if found else None
+
+        return Exactness(task, self.numerics, of_default)
 
     def _first(self, kernel: Kernel, space: Space) -> Configs:
         """The configs to measure first: first candidates, then schedules from other conditions,

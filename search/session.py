@@ -363,10 +363,11 @@ class Session:
         begun = frozenset(key for key in keys if has_begun(self.database, self.run, key))
 
         def opened(task: Task, default: Measurement, trial: Trial) -> Contest:
-            tuner = self._kernels.tuner(numbers[task.kernel], task, begun=False)
-            tuner.know([trial])
             samples_s = default.samples_s
-            return Contest(task, tuner, fast_time_s(samples_s), 0, None, slow_time_s(samples_s))
+            default_s, slow_s = fast_time_s(samples_s), slow_time_s(samples_s)
+            tuner = self._kernels.tuner(numbers[task.kernel], task, default_s, begun=False)
+            tuner.know([trial])
+            return Contest(task, tuner, default_s, 0, None, slow_s)
 
         return Quick(
             model=self.experience.model,

@@ -14,7 +14,7 @@ from hlotune.costmodel.inputs import Inputs, inputs_of, joined
 from hlotune.costmodel.metrics import spearman
 from hlotune.costmodel.model import CostModel, predictions
 from hlotune.hlo.kernel import Kernel
-from hlotune.measure.trial import CacheMode, Candidate, Failure, Trial
+from hlotune.measure.trial import CacheMode, Candidate, Failure, Measurement, Trial
 from hlotune.schedules.numerics import NUMERICS, Numerics
 from hlotune.schedules.spaces.space import Configs, Space
 from hlotune.schedules.steps.schedule import XLA, Schedule
@@ -144,8 +144,8 @@ class KernelTuner:
             but what it observed.
         group: number of the kernel in the experience.
         numerics: candidates that need a laxer setting count as failed.
-        most_error: so do those that only reorder sums and are further off than this, over the
-            largest value of a result: a program of that kernel alone may be refused with them.
+        is_exact: so do those that this denies: a program of that kernel alone may be refused with
+            them.
         clock: seconds since some moment; batches are timed by it.
         probe: what a fixed probe took beside the trials since the last call; 0 where nobody knows.
     """
@@ -164,7 +164,7 @@ class KernelTuner:
         record: Record,
         cache: CacheMode = "model",
         numerics: Numerics = "standard",
-        most_error: float = inf,
+        is_exact: Callable[[Measurement], bool] = lambda found: True,
         clock: Callable[[], float] = time.monotonic,
         probe: Callable[[], float] = lambda: 0.0,
     ) -> None:
@@ -173,7 +173,7 @@ class KernelTuner:
         self.experience, self._group = experience, group
         self._builder, self._runner, self._record = builder, runner, record
         self._cache, self._numerics, self._clock, self._probe = cache, numerics, clock, probe
-        self._most_error = most_error
+        self._is_exact = is_exact
         self._usable: list[Trial] = []
         self._failed: set[Schedule] = set()
         """Schedules that are never champions, not even where they were timed before."""
@@ -370,9 +370,8 @@ class KernelTuner:
         found = trial.outcome
         if isinstance(found, Failure):
             return False
-        if found.numerics == "strict" and (found.relative_error or 0.0) > self._most_error:
-            return False
-        return NUMERICS.index(found.numerics) <= NUMERICS.index(self._numerics)
+        is_lax = NUMERICS.index(found.numerics) > NUMERICS.index(self._numerics)
+        return not is_lax and self._is_exact(found)
 
     def _exact(self, schedule: Schedule) -> NDArray[np.int32] | None:
         config = self._space.locate(schedule)

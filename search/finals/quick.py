@@ -134,7 +134,9 @@ class Quick:
         return self.left_s() >= (mean(self._took_s) if self._took_s else 0.0)
 
     def _decided(self, task: Task, candidate: Candidate, built: Built | Failure) -> Contest | None:
-        """None where the candidate fails, or the default does: a search says why."""
+        """None where the candidate fails, is off by too much, or the default fails: a search says
+        why.
+        """
         try:
             met = meetings(task.kernel, [(candidate, built)], self.referee, FEWEST_PAIRS)
             contenders = [x for x in met if isinstance(x, Contender)]
@@ -142,6 +144,8 @@ class Quick:
                 return None
             (found,) = contenders
             contest = self.opened(task, found.default, Trial(found.candidate, found.measured))
+            if not contest.tuner.usable:
+                return None
             final = decided(task, contenders)
             keep_winner(task.kernel, final, contenders, self.keep)
         except Exception:

@@ -150,6 +150,39 @@ def test_a_kernel_whose_first_candidate_fails_may_still_be_searched(database: Da
     assert lost == {"k3"}
 
 
+@pytest.mark.parametrize(("times", "wins"), [(15.0, True), (17.0, False)])
+def test_a_first_candidate_that_is_off_by_over_sixteen_times_the_defaults_error_does_not_win(
+    times: float, wins: bool, database: Database
+) -> None:
+    device = Telling()
+    device.off_by = times * 0.01
+    errors = {t.label: 0.5 for t in TASKS}
+    result = run(database, TASKS, device, limits=SHORT, default_errors=errors)
+    assert len(device.met) > len(TASKS) / 2
+    assert bool(result.won) is wins
+    assert (
+        all(decision(database, k.key, **UNDER).schedule.algorithm == XLA for k in result.kernels)
+        is not wins
+    )
+
+
+def test_the_error_of_a_default_is_not_asked_for_where_candidates_are_as_exact_as_any(
+    database: Database,
+) -> None:
+    asked = list[str]()
+
+    class Noting(dict[str, float]):
+        def __contains__(self, label: object) -> bool:
+            asked.append(str(label))
+            return False
+
+    device = Telling()
+    device.off_by = 1e-7
+    result = run(database, TASKS, device, limits=SHORT, default_errors=Noting({"": 0.0}))
+    assert len(result.won) == len(TASKS)
+    assert len(asked) == 1, "that of the first kernel, which is opened"
+
+
 def test_a_kernel_for_which_no_candidate_can_be_chosen_leaves_the_others_alone(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -144,7 +144,8 @@ class FakeDevice(CompilesNothing):
     def _met(self, candidate: Candidate, pairs: int) -> Measurement | Failure:
         if candidate.schedule in self.failing:
             return Failure("wrong_result", "a lost tap")
-        return Measurement(samples_s=(self._time_s(candidate),) * pairs)
+        samples_s = (self._time_s(candidate),) * pairs
+        return Measurement(samples_s=samples_s, numerics="strict", relative_error=self.off_by)
 
     def _time_s(self, candidate: Candidate) -> float:
         space: Any = self._task(candidate.kernel).space

@@ -123,7 +123,9 @@ def tuner(
         runner=runner or FakeRunner(space),
         record=log.record,
         numerics=numerics,
-        most_error=most_error,
+        is_exact=lambda found: (
+            found.numerics != "strict" or (found.relative_error or 0) <= most_error
+        ),
     )
 
 
