@@ -41,9 +41,9 @@ WHOLE_S = 3.0
 """The seconds for timing the whole program beside the default, and for the oracle."""
 FORMS_S = 6.0
 """After so many seconds no further form of the program is tried (`finals/forms.py`)."""
-LONG_S = 0.15
+ONE_FORM_FROM_S = 0.15
 """Of a program whose calls take so long one form is tried at most."""
-LONG_SHARE = 0.15
+ONE_FORM_SHARE = 0.15
 """It may take such a share of what the run took by then, where that is more than `WHOLE_S`."""
 
 
@@ -224,7 +224,7 @@ def _closed(
     closing = Closing(
         database=records, run=result.run, numerics=choices.numerics, under=under,
         is_unrolled=bool(program.unrolled), places=places, tell=choices.progress,
-        is_long=lambda: _is_long(whole),
+        is_long=lambda: _has_one_form(whole),
     )  # fmt: skip
     forms = _forms(whole, turns.clock_s, pulse.start_s)
     verdict = closing.verdict(result, lambda also: whole.compare(WHOLE_S, WHOLE_S, also), forms)
@@ -239,8 +239,8 @@ def _closed(
     return closing.closed(timed, verdict.whole, choices.progress)
 
 
-def _is_long(whole: WholeProgram) -> bool:
-    return whole.ready_in(WHOLE_S).call_s >= LONG_S
+def _has_one_form(whole: WholeProgram) -> bool:
+    return whole.ready_in(WHOLE_S).call_s >= ONE_FORM_FROM_S
 
 
 def _forms(whole: WholeProgram, clock_s: Callable[[], float], start_s: float) -> CompareForms:
@@ -254,8 +254,8 @@ def _forms(whole: WholeProgram, clock_s: Callable[[], float], start_s: float) ->
     ) -> Compared | None:
         begun_s.append(clock_s())
         all_s, most_s = FORMS_S, WHOLE_S
-        if _is_long(whole):
-            all_s = most_s = max(WHOLE_S, LONG_SHARE * (begun_s[0] - start_s))
+        if _has_one_form(whole):
+            all_s = most_s = max(WHOLE_S, ONE_FORM_SHARE * (begun_s[0] - start_s))
         left_s = all_s - (begun_s[-1] - begun_s[0])
         if left_s < 0:
             return None

@@ -27,7 +27,7 @@ TRIES = 4
 """Calls in place of one in which a thread waited."""
 WAITED = 0.02
 """A call is still a good one where its threads waited for this share of its time at most."""
-LONG_S = 2e-3
+MADE_ONCE_FROM_S = 2e-3
 """A call that takes longer, without its waits, is not made again: long calls rarely go without a
 wait.
 """
@@ -78,7 +78,7 @@ class HeldThreads:
                 seconds, waited_s = once(), self.waited_s()
                 if waited_s <= WAITED * seconds:
                     return seconds
-                if seconds - waited_s > LONG_S:
+                if seconds - waited_s > MADE_ONCE_FROM_S:
                     break
             # What is longer than the call was waited for behind it.
             return seconds - waited_s if waited_s < seconds else seconds

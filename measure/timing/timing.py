@@ -69,7 +69,7 @@ class Effort:
 DEFAULT_EFFORT = Effort()
 
 
-_LONG_S = 10e-3
+_WARM_AT_ONCE_S = 10e-3
 """A first call of at least this is one of a long kernel, which needs no second to warm up.
 
 Short ones may have a first call of some milliseconds: of page faults, threads that wake, or another
@@ -167,8 +167,8 @@ def sampled(
         return inf if best_s is None else times * best_s + _NOISE_S
 
     start = time.perf_counter()
-    first_s = warmed(subject, _LONG_S)
-    is_hopeless = (best_s or 0.0) >= _LONG_S and first_s > near(effort.hopeless)
+    first_s = warmed(subject, _WARM_AT_ONCE_S)
+    is_hopeless = (best_s or 0.0) >= _WARM_AT_ONCE_S and first_s > near(effort.hopeless)
     if first_s >= ONCE_S or is_hopeless:
         return (first_s,)
     calls = calls_a_sample(first_s, effort)

@@ -7,8 +7,8 @@ LEAST_GAIN = 0.05
 FIXED_S, CALLS = 2.0, 150
 """The seconds that a kernel takes from its first build to its final, but for calls of it, and about
 how many of these there are: a check by the oracle takes as long as many calls."""
-LONG_S, LONG_CALLS = 0.25, 20
-"""Calls as long as this are made less often: so many for each second that they take longer."""
+FEWER_FROM_S, CALLS_ABOVE = 0.25, 20
+"""Calls as long as this are made less often: what they take above it counts so many times."""
 
 
 def promised(default_s: float, least_s: float, weight: float) -> float:
@@ -25,4 +25,6 @@ def promised(default_s: float, least_s: float, weight: float) -> float:
 
 def cost_s(call_s: float) -> float:
     """The seconds of tuning that a kernel takes whose default's call takes so long, at a guess."""
-    return FIXED_S + CALLS * min(call_s, LONG_S) + LONG_CALLS * max(0.0, call_s - LONG_S)
+    return (
+        FIXED_S + CALLS * min(call_s, FEWER_FROM_S) + CALLS_ABOVE * max(0.0, call_s - FEWER_FROM_S)
+    )

@@ -2,10 +2,10 @@
 
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import jax.numpy as jnp
 import numpy as np
@@ -20,7 +20,17 @@ from hlotune.measure.trial import Candidate, Failure, Trial
 from hlotune.schedules.errors import ScheduleError
 from hlotune.search.finals.finals import Object, decided
 from hlotune.search.finals.quick import liked
-from hlotune.search.first import CANDIDATES, first, model_of
+from hlotune.search.first import (
+    CANDIDATES,
+    FORMS_S,
+    ONE_FORM_FROM_S,
+    ONE_FORM_SHARE,
+    WHOLE_S,
+    _forms,
+    _has_one_form,
+    first,
+    model_of,
+)
 from hlotune.search.progress import KernelSkipped
 from hlotune.search.tasks import Task
 from hlotune.tuning_logs.database import Database
@@ -118,6 +128,43 @@ def test_a_kernel_for_which_no_candidate_can_be_chosen_is_told_and_left_alone(
     skipped = [x for x in told if isinstance(x, KernelSkipped)]
     assert skipped[0].label == "dot 256x300x400 +tanh"
     assert all("no first candidate" in x.reason for x in skipped)
+
+
+@dataclass
+class Forms:
+    """A program with calls of so many seconds, which notes what comparing its forms is given."""
+
+    call_s: float
+    now_s: float
+    given_s: list[float] = field(default_factory=list)
+
+    def ready_in(self, oracle_limit_s: float) -> Any:
+        return SimpleNamespace(call_s=self.call_s)
+
+    def is_faster(self, base: Any, more: Any, confidence: float, limit_s: float, _: float) -> None:
+        self.given_s.append(limit_s)
+        self.now_s += limit_s
+
+
+def given(call_s: float, took_s: float, asked: int) -> list[float]:
+    """The seconds for each form of a program, behind a run that took so long."""
+    whole = Forms(call_s, took_s)
+    compare = _forms(cast(Any, whole), lambda: whole.now_s, 0.0)
+    for _ in range(asked):
+        compare({}, {}, 0.95)
+    return whole.given_s
+
+
+def test_forms_of_a_program_are_compared_until_they_have_taken_their_seconds() -> None:
+    assert given(0.01, 40.0, 3) == [WHOLE_S, WHOLE_S, FORMS_S - 2 * WHOLE_S]
+
+
+def test_long_calls_have_one_form_which_may_take_its_share_of_what_the_run_took() -> None:
+    just = ONE_FORM_FROM_S
+    assert [_has_one_form(cast(Any, Forms(s, 0.0))) for s in (0.9 * just, just)] == [False, True]
+    assert given(just, 100.0, 1) == [ONE_FORM_SHARE * 100.0]
+    assert given(just, 4.0, 1) == [WHOLE_S]
+    assert given(0.9 * just, 100.0, 1) == [WHOLE_S]
 
 
 def test_without_xgboost_a_roofline_chooses_the_candidates(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ import pytest
 from hlotune.hlo.canonical import graph_of
 from hlotune.hlo.frontends.program import load
 from hlotune.hlo.sites.sites import sites
-from hlotune.search.budget.opening_order import CALLS, FIXED_S, LONG_S, cost_s, promised
+from hlotune.search.budget.opening_order import CALLS, FEWER_FROM_S, FIXED_S, cost_s, promised
 from hlotune.search.default_lag import (
     FEW_ROWS_LAG,
     NARROW_LAG,
@@ -38,7 +38,7 @@ def test_a_default_that_is_at_its_limit_promises_little_and_more_where_it_takes_
 def test_a_kernel_costs_more_the_longer_its_calls_and_long_calls_are_made_less_often() -> None:
     assert cost_s(0.0) == FIXED_S
     assert cost_s(0.1) == pytest.approx(FIXED_S + CALLS * 0.1)
-    assert CALLS * LONG_S < cost_s(10.0) < CALLS * 10.0
+    assert CALLS * FEWER_FROM_S < cost_s(10.0) < CALLS * 10.0
 
 
 def test_products_of_few_rows_of_narrow_types_and_several_in_one_kernel_lag_behind() -> None:
