@@ -456,6 +456,17 @@ def test_a_heat_is_expected_to_build_its_crowd_once_and_measure_it_twice() -> No
     assert final_s(replace(some, crowd=8), 0) == pytest.approx(2.35 + 8 * (0.1 + 2 * 0.2))
 
 
+def test_another_final_is_expected_to_take_by_half_longer_than_the_first_candidate_s() -> None:
+    alone = Took(build_s=0.1, alone_s=0.8)
+    searched = Took(build_s=0.1, trials_s=[1.0, 0.5, 0.5])
+    contests = [contest(0, alone, usable=1), contest(1, searched, usable=128)]
+    reserve = Reserve(contests, 60.0, SHORT)
+    assert reserve.another_s(contests[0]) == pytest.approx(3 * 0.1 + 1.5 * 0.8)
+    assert reserve.another_s(contests[1]) > 16 * 2 * 0.5, "it has a heat"
+    reserve.learn(contests[0], FEWEST_PAIRS, 2 * (0.1 + 1.5 * 0.8))
+    assert reserve.another_s(contests[0]) == pytest.approx(2 * (3 * 0.1 + 1.5 * 0.8))
+
+
 def test_where_pairs_are_fewest_no_heat_is_expected() -> None:
     had = contest(0, Took(build_s=0.1, trials_s=[0.6, 0.2, 0.2]), usable=64)
     assert costs(had, FEWEST_PAIRS + 1).crowd == 8
