@@ -19,15 +19,15 @@ from hlotune.search.budget.account import searched_s
 from hlotune.search.budget.budget import DEFAULTS_SHARE, ORACLE_SHARE, Limits, less, needed_s
 from hlotune.search.budget.contest import Contest, Decided, Opening
 from hlotune.search.budget.opening_order import promised
-from hlotune.search.budget.reserve import OUTSIDE_S, Reserve
+from hlotune.search.budget.reserve import Reserve
 from hlotune.search.budget.spending import RIVALS_UNTIL, Spending
 from hlotune.search.contests import Contests, Device
 from hlotune.search.finals.closing import Closing, Comparing, Verdict, judged, left_out
 from hlotune.search.finals.decide import Deciding
 from hlotune.search.finals.finals import Keep, keep_nothing
-from hlotune.search.finals.forms import Compared
 from hlotune.search.finals.missed_budget import missed_by
 from hlotune.search.finals.quick import Quick
+from hlotune.search.finals.within_budget import WithinBudget
 from hlotune.search.progress import Event, KernelSkipped, KernelStopped, Progress, Started
 from hlotune.search.result import TuneResult, kernel_result
 from hlotune.search.resume_queries import has_begun
@@ -35,7 +35,7 @@ from hlotune.search.searchers.searcher import Make
 from hlotune.search.tasks import Skipped, Task, other_forms, task_of
 from hlotune.search.tuner import Builder, Experience
 from hlotune.tuning_logs.database import Conditions, Database
-from hlotune.tuning_logs.finals import Final, Whole
+from hlotune.tuning_logs.finals import Final
 from hlotune.tuning_logs.wrong_defaults import is_wrong
 
 NO_TIME = "the budget has no time for it"
@@ -200,7 +200,8 @@ class Session:
             # Higher where a kernel beat them.
             self.database.keep_properties(self.target, self.peaks())
             if not self.interrupted:
-                verdict = closing.verdict(result, self._compared, self._is_faster)
+                within = self._within_budget
+                verdict = closing.verdict(result, within.compared, within.is_faster)
         except KeyboardInterrupt:
             verdict = Verdict(interrupted=True)
         for event in left_out(result, verdict):
@@ -228,31 +229,13 @@ class Session:
         """The seconds that the oracle has for the whole program; None if no seconds are limited."""
         return None if self.limits.seconds is None else ORACLE_SHARE * self.limits.seconds
 
-    def _compared(self, also: Mapping[str, Final]) -> Whole | None:
-        """None for the program with other champions too where it was compared without them, and
-        there is no time to do that again.
-        """
+    @property
+    def _within_budget(self) -> WithinBudget:
         assert self._reserve is not None, "a run is closed after it has tuned"
-        again, left_s = bool(also) and self._reserve.compared_s < inf, self._left_s - OUTSIDE_S
-        if again and self._reserve.again_s > left_s:
-            return None
-        timing_s, left = self._reserve.ending(lambda: self.passed_s)
-        start_s = self.passed_s
-        found = self.whole.compare(timing_s, self._oracle_s, also, left)
-        self._reserve.compared_s = self.passed_s - start_s
-        return found
-
-    def _is_faster(
-        self, base: Mapping[str, Final], more: Mapping[str, Final], confidence: float
-    ) -> Compared | None:
-        """None where there is no time to compare two forms of the program, and then its last one
-        with the default.
-        """
-        assert self._reserve is not None, "a run is closed after it has tuned"
-        timing_s = self._reserve.form_timing_s(confidence, self.passed_s)
-        if timing_s is None:
-            return None
-        return self.whole.is_faster(base, more, confidence, timing_s, self._oracle_s)
+        return WithinBudget(
+            whole=self.whole, reserve=self._reserve, passed_s=lambda: self.passed_s,
+            oracle_s=self._oracle_s,
+        )  # fmt: skip
 
     @property
     def _left_s(self) -> float:
