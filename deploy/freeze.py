@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from hlotune.schedules.errors import ProgramError
@@ -17,7 +18,8 @@ def freeze(function: Callable[..., Any], *bound: Any) -> Callable[..., Any]:
 
     Bound values become constants of the program: kernels take them in packed forms made once, when
     a tuned program is loaded.  Arrays that could change in place are copied; those that own their
-    memory and are marked read-only are not.
+    memory and are marked read-only are not.  A function that indexes one by a traced value, as an
+    embedding does, gets those of NumPy as JAX's, which take such an index.
 
     Raises:
         ProgramError: what is to be frozen is no function.
@@ -30,12 +32,21 @@ def freeze(function: Callable[..., Any], *bound: Any) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def frozen(*arguments: Any, **named: Any) -> Any:
-        return function(*kept, *arguments, **named)
+        try:
+            return function(*kept, *arguments, **named)
+        except jax.errors.TracerArrayConversionError:
+            if not any(isinstance(x, np.ndarray) for x in jax.tree.leaves(kept)):
+                raise
+            return function(*_of_jax(kept), *arguments, **named)
 
     del frozen.__wrapped__  # its signature has the bound arguments
     with suppress(TypeError, ValueError):  # a function that is not Python's own has none
         frozen.__signature__ = inspect.signature(functools.partial(function, *kept))  # type: ignore[attr-defined]
     return frozen
+
+
+def _of_jax(bound: Any) -> Any:
+    return jax.tree.map(lambda x: jnp.asarray(x) if isinstance(x, np.ndarray) else x, bound)
 
 
 def _kept(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -17,6 +17,7 @@ from hlotune.hlo.mlir import module as mlir
 from hlotune.hlo.mlir import weights
 from hlotune.hlo.mlir.stored_values import with_weights
 from hlotune.hlo.sites.sites import sites
+from hlotune.schedules.errors import ProgramError
 
 RNG = np.random.default_rng(0)
 FIRST = RNG.standard_normal((64, 96), np.float32)
@@ -72,6 +73,21 @@ def test_weights_share_the_memory_of_frozen_parameters() -> None:
     [literal] = [v for v in values if isinstance(v, Literal) and not v.splat]
     assert np.shares_memory(weight, literal.array())
     assert hash(literal) == hash(literal)
+
+
+@pytest.mark.usefixtures("few_bytes")
+def test_frozen_arrays_of_numpy_are_indexed_by_what_is_traced() -> None:
+    """As an embedding is; an array of NumPy itself takes no traced index."""
+
+    def embedded(table: Any, w: Any, ids: Any) -> Any:
+        return table[ids] @ w
+
+    ids = np.array([3, 1, 63])
+    program = load(freeze(embedded, FIRST, SECOND), ids)
+    assert len(program.weights) == 2
+    np.testing.assert_allclose(jitted(program)(ids), FIRST[ids] @ SECOND, rtol=1e-4, atol=1e-4)
+    with pytest.raises(ProgramError, match="TracerArrayConversionError"):
+        load(freeze(lambda x: FIRST[x]), ids)
 
 
 @pytest.mark.usefixtures("few_bytes")
