@@ -272,7 +272,7 @@ def print_result(result: "BenchResult", limits_s: Mapping[str, float] | None = N
 def print_kernels(result: "BenchResult", limits_s: Mapping[str, float]) -> None:
     """Prints for each kernel what was measured now, and what the run said that decided."""
     from hlotune.measure.trial import Failure
-    from hlotune.tuning_logs.render import modes_text
+    from hlotune.tuning_logs.render import BEYOND, modes_text
 
     columns = [
         "site", "kernel", "label", ">runs", ">default", ">tuned", ">speedup",
@@ -281,6 +281,8 @@ def print_kernels(result: "BenchResult", limits_s: Mapping[str, float]) -> None:
     recorded = [e for e in result.kernels if e.paired is not None or e.status == "failed"]
     rows = [kernel_cells(e, result.measured(e), limits_s.get(e.site.kernel.key)) for e in recorded]
     print_table(columns, rows, spare=SPARE)
+    if any(is_beyond(result.measured(e), limits_s.get(e.site.kernel.key)) for e in recorded):
+        say(BEYOND)
     for key, found in result.again.items():
         if isinstance(found, Failure):
             why = " ".join(found.message.split())
@@ -304,6 +306,15 @@ def lie_apart(recorded: "Paired | None", again: "Paired | Failure | None") -> bo
     if recorded is None or not isinstance(again, Paired):
         return False
     return again.high < recorded.low or recorded.high < again.low
+
+
+def is_beyond(again: "Paired | Failure | None", limit_s: float | None) -> bool:
+    """Whether a kernel takes less than the least time of the operations that it states."""
+    from hlotune.measure.trial import Failure
+
+    return isinstance(limit_s, float) and not (
+        again is None or isinstance(again, Failure) or again.tuned_time_s >= limit_s
+    )
 
 
 def kernel_cells(

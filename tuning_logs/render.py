@@ -38,8 +38,8 @@ SPARE = (
 """Columns that a narrow terminal goes without, the first of them first."""
 
 BEYOND = (
-    "above 100% of the peak: FLOPs are those of the mathematics, of which Winograd's algorithms do "
-    "a part; or the peak was measured while the machine had other work"
+    "above 100% of the peak or the limit: FLOPs are those of the mathematics, of which Winograd's "
+    "algorithms do a part; or the peak was measured while the machine had other work"
 )
 NAMED = 4
 """Kernels that were left alone for one reason that are named."""
@@ -331,7 +331,8 @@ def _listed(labels: Sequence[str]) -> str:
 def _whole(report: Report) -> Text:
     if report.whole is None:
         return Text(f"whole program: {report.unproven or 'not timed'}{_error(report)}\n")
-    return Text(f"whole program: {_speedup_text(report.whole)}{_error(report)}\n")
+    kept = "; XLA keeps all of it" if report.whole.speedup_high < 1 and not report.won else ""
+    return Text(f"whole program: {_speedup_text(report.whole)}{kept}{_error(report)}\n")
 
 
 def options_text(found: BestOptions) -> str:

@@ -18,6 +18,7 @@ from hlotune.hlo.frontends.program import load
 from hlotune.hlo.sites.sites import sites
 from hlotune.measure.trial import Failure
 from hlotune.tuning_logs.finals import Paired
+from hlotune.tuning_logs.render import BEYOND
 
 
 def tuned() -> Explanation:
@@ -167,6 +168,19 @@ def test_what_a_kernel_gains_now_stands_beside_what_its_record_says(
     assert (told["speedup"], told["speedup_low"], told["speedup_high"]) == (1.5, 1.4, 1.6)
     assert (told["default_s"], told["recorded_default_s"]) == (1.5e-3, 2e-3)
     assert (told["recorded_speedup"], told["not_measured"]) == (2.0, None)
+
+
+@pytest.mark.parametrize(("limit_s", "is_said"), [(0.9e-3, False), (1.5e-3, True), (None, False)])
+def test_shares_above_the_limit_are_explained(
+    limit_s: float | None, is_said: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The kernel takes a millisecond."""
+    found = with_kernel(paired(1.5))
+    limits = {found.kernels[0].site.kernel.key: limit_s} if limit_s else {}
+    print_result(found, limits)
+    said = capsys.readouterr().out
+    assert (BEYOND in said) is is_said
+    assert ("150%" in said) is is_said
 
 
 @pytest.mark.parametrize(("speedup", "is_said"), [(1.5, True), (2.15, False), (2.5, True)])

@@ -266,6 +266,17 @@ def test_an_untimed_program_and_an_unchecked_one_say_so(full: Report) -> None:
     assert "not checked against the oracle" in render(replace(full, relative_error=None))
 
 
+def test_a_program_that_is_slower_with_what_was_taken_back_is_said_to_be_left_to_xla(
+    full: Report,
+) -> None:
+    assert full.whole is not None
+    slower = replace(full.whole, speedup=0.8, speedup_low=0.7, speedup_high=0.9)
+    lost = replace(full, whole=slower, kernels=tuple(k for k in full.kernels if not k.won))
+    said = " ".join(render(lost, color=False).split())
+    assert "slower, 0.80x (95 % interval 0.70 to 0.90); XLA keeps all of it" in said
+    assert "XLA keeps all of it" not in render(replace(full, whole=slower))
+
+
 def test_the_error_of_the_whole_program_stands_beside_that_of_the_default(full: Report) -> None:
     text = render(full, color=False)
     assert "error 1.2e-06 relative RMS against the oracle (default 9e-07)" in text
