@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from hlotune.hlo.kernel import Kernel
+    from hlotune.schedules.ir.compute import Compute
     from hlotune.schedules.targets.target import Properties, Target
 
 
@@ -45,14 +46,14 @@ def schedules_of(kernel: "Kernel", target: "Target | None" = None) -> Ours:
     from hlotune.hlo.to_compute.assemble import compute_of
     from hlotune.measure.machine.targets import host_target
     from hlotune.schedules.errors import TargetError, reason_alone
-    from hlotune.schedules.ir.flops import arithmetic_type, flops_of
+    from hlotune.schedules.ir.flops import arithmetic_type
     from hlotune.search.tasks import multiplied_type, searched
 
     try:
         compute = compute_of(graph_of(kernel))
     except Exception as error:  # one kernel's error does not end the list of the others
         return Ours(reason=reason_alone(error))
-    work = Ours(flops=flops_of(compute), dtype=arithmetic_type(compute))
+    work = Ours(flops=_known_flops(compute), dtype=arithmetic_type(compute))
     try:
         space = searched(compute, target or host_target())
     except TargetError as error:
@@ -61,6 +62,16 @@ def schedules_of(kernel: "Kernel", target: "Target | None" = None) -> Ours:
         return replace(work, reason=reason_alone(error))
     work = replace(work, dtype=multiplied_type(compute, space))
     return replace(work, sketches=len(space.sketches), configs=space.size)
+
+
+def _known_flops(compute: "Compute") -> int | None:
+    """Operations of a call; None where parts lie beside one another and no point reads all of them,
+    so that none is counted.
+    """
+    from hlotune.schedules.ir.flops import flops_of
+
+    found = flops_of(compute)
+    return found if found or not any(stage.flops for stage in compute.stages) else None
 
 
 def peaks_of_today() -> "Properties":

@@ -166,7 +166,8 @@ def _written_as(source: str | bytes) -> str:
     if found is None:
         return ""
     return (
-        f": it says {found[1].decode()}; export it again by a version of JAX that is about as old"
+        f": it says {found[1].decode()}; export it again by a version of JAX that is about as old, "
+        "or write it again where it may be cut off"
     )
 
 
