@@ -76,9 +76,11 @@ def test_every_format_has_a_reader_and_every_forged_file_a_format() -> None:
     assert len({(file.file, file.name) for file in FORGED}) == len(FORGED)
 
 
-@pytest.fixture
-def reader(tmp_path: Path) -> Iterator[Reader]:
-    made = Reader(tmp_path / "reader", Channel((sys.executable, "-m", "tests.support.hostile")))
+@pytest.fixture(scope="module")
+def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
+    """Reads for all tests, as one reads all files: a process begins where the last one ended."""
+    folder = tmp_path_factory.mktemp("reader")
+    made = Reader(folder, Channel((sys.executable, "-m", "tests.support.hostile")))
     yield made
     made.close()
 

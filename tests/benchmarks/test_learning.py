@@ -40,6 +40,7 @@ from hlotune.search.tasks import Task
 from hlotune.search.tuner import Experience
 from hlotune.tuning_logs.database import Database
 from tests.support.computes import gemm
+from tests.support.few_rounds import grow_few_rounds
 from tests.support.sessions import PROGRAM, PROPERTIES, TARGET, FakeDevice, place, task
 
 TASKS = tuple(task(name, seed) for seed, name in enumerate((*EARLIER, "C7")))
@@ -142,6 +143,7 @@ def test_what_teachers_found_decides_the_first_batch(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With other lessons another one."""
+    grow_few_rounds(monkeypatch)
     monkeypatch.setattr(learning, "LESSONS", 32)
     taught, first = replace(RACE, contestant="taught"), []
     for name, device in (("same", None), ("again", None), ("other", Reversed(TASKS))):

@@ -21,6 +21,17 @@ from tests.support.tree import ROOT
 pytestmark = pytest.mark.smoke
 
 PROGRAM = "examples/convnet.py:model"
+TWO_PRODUCTS = """
+import jax.numpy as jnp
+
+def model():
+    return (lambda x, v, w: jnp.tanh(x @ v) @ w), (
+        jnp.ones((32, 32)), jnp.ones((32, 48)), jnp.ones((48, 64))
+    )
+"""
+"""A program of several kernels that are built at once, so that none is left out of the first batch
+and a kill comes before the last one.
+"""
 TUNE = [sys.executable, "-m", "hlotune"]
 ENVIRONMENT = os.environ | {"JAX_PLATFORMS": "cpu"}
 
@@ -59,9 +70,9 @@ def test_a_run_is_recorded_reported_benchmarked_and_explained(tmp_path: Path) ->
     assert statuses["conv0"] != "no record"
 
 
-def started(*arguments: str) -> subprocess.Popen[str]:
+def started(*arguments: str, program: str = PROGRAM) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [*TUNE, "run", PROGRAM, *arguments],
+        [*TUNE, "run", program, *arguments],
         cwd=ROOT,
         env=ENVIRONMENT,
         stdout=subprocess.PIPE,
@@ -70,10 +81,10 @@ def started(*arguments: str) -> subprocess.Popen[str]:
     )
 
 
-def killed(folder: Path) -> list[str]:
-    """The database of a run that was killed after the first batch of the first of three kernels."""
+def killed(folder: Path, program: str = PROGRAM) -> list[str]:
+    """The database of a run that was killed after the first batch of its first kernel."""
     database = ["--database", str(folder / "tuning.db")]
-    run = started("--trials", "8", *database)
+    run = started("--trials", "8", *database, program=program)
     assert run.stderr is not None
     too_late = threading.Timer(300, run.kill)
     too_late.start()
@@ -86,10 +97,18 @@ def killed(folder: Path) -> list[str]:
     return database
 
 
-def test_a_run_that_is_killed_leaves_what_it_had_recorded(tmp_path: Path) -> None:
-    database = killed(tmp_path)
-    assert tune("db", "check", *database)["problems"] == []
-    assert tune("db", "stats", *database)["rows"]["trials"] >= 8
+def test_a_run_that_is_killed_leaves_what_it_had_recorded(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "two.py").write_text(TWO_PRODUCTS)
+    database = killed(tmp_path, f"{tmp_path / 'two.py'}:model")
+
+    def said(*command: str) -> Any:
+        assert run_command([*command, *database, "--json"]) == 0
+        return json.loads(capsys.readouterr().out)
+
+    assert said("db", "check")["problems"] == []
+    assert said("db", "stats")["rows"]["trials"] >= 8
 
 
 @pytest.mark.slow

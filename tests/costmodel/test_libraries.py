@@ -1,6 +1,6 @@
 """Cost models whose library is not installed say so in one line, and how to install it.
 
-`tests/cli/test_cli_twice.py` searches without them.
+`tests/cli/test_fresh_commands.py` searches without them.
 """
 
 import subprocess

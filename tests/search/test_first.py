@@ -1,7 +1,8 @@
 """`tune run --first`: the first candidates of all kernels, without a search."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,6 +18,8 @@ from hlotune.costmodel.roofline import Roofline
 from hlotune.hlo.kernel import Kernel
 from hlotune.measure.machine.targets import host_target
 from hlotune.measure.trial import Candidate, Failure, Trial
+from hlotune.measure.workers.builder import ProcessBuilder
+from hlotune.measure.workers.runner import ProcessRunner
 from hlotune.schedules.errors import ScheduleError
 from hlotune.search.finals.finals import Object, decided
 from hlotune.search.finals.quick import liked
@@ -58,6 +61,26 @@ def test_first_candidates_are_compared_recorded_and_applied(tmp_path: Path) -> N
     assert f"no search: {result.trials} first candidates built, verified and compared, " in said
 
 
+@pytest.fixture(scope="module")
+def workers() -> Iterator[tuple[ProcessBuilder, ProcessRunner]]:
+    target = host_target()
+    with (
+        ProcessBuilder(target) as builder,
+        ProcessRunner(target, "standard", "model") as runner,
+    ):
+        yield builder, runner
+
+
+@pytest.fixture
+def begun(
+    workers: tuple[ProcessBuilder, ProcessRunner], monkeypatch: pytest.MonkeyPatch
+) -> tuple[ProcessBuilder, ProcessRunner]:
+    """Runs have workers that have imported all that they need; the test above begins its own."""
+    monkeypatch.setattr("hlotune.search.first.begun_workers", lambda *_: nullcontext(workers))
+    return workers
+
+
+@pytest.mark.usefixtures("begun")
 def test_smaller_groups_are_compared_where_the_largest_keeps_the_default(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -78,6 +101,7 @@ def test_smaller_groups_are_compared_where_the_largest_keeps_the_default(
     assert len(asked) == len(set(asked))
 
 
+@pytest.mark.usefixtures("begun")
 @pytest.mark.parametrize(("share", "tried_again"), [(1.1, False), (0.0, True)])
 def test_kernels_that_take_little_are_not_tried_in_smaller_groups(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, share: float, tried_again: bool
@@ -94,6 +118,7 @@ def lost(*arguments: Any) -> Final:
     return replace(decided(*arguments), outcome="kept default")
 
 
+@pytest.mark.usefixtures("begun")
 def test_first_candidates_that_all_fail_are_told_with_their_reasons(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -114,6 +139,7 @@ def test_first_candidates_that_all_fail_are_told_with_their_reasons(
     assert [(x.label, x.reason) for x in alone] == [(x.label, x.reason) for x in skipped]
 
 
+@pytest.mark.usefixtures("begun")
 def test_a_kernel_for_which_no_candidate_can_be_chosen_is_told_and_left_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -186,6 +212,7 @@ def test_it_has_no_limits(capsys: pytest.CaptureFixture[str]) -> None:
     assert "expected --first on one device, got --devices too" in said
 
 
+@pytest.mark.usefixtures("begun")
 def test_a_jitted_function_without_records_gets_first_candidates_at_its_first_call(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,7 +7,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -89,10 +89,20 @@ def workers(
         yield builder, runner
 
 
+Workers = tuple[ProcessBuilder, ProcessRunner]
+
+
+@pytest.fixture(scope="module")
+def of_the_gpu() -> Iterator[Workers]:
+    """Workers that have imported JAX and Pallas once for all tests."""
+    with workers() as both:
+        yield both
+
+
 def test_a_program_is_tuned_as_for_any_device(
-    program: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    program: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, of_the_gpu: Workers
 ) -> None:
-    monkeypatch.setattr(tuning, "begun_workers", workers)
+    monkeypatch.setattr(tuning, "begun_workers", lambda *_, **__: nullcontext(of_the_gpu))
     path = tmp_path / "gpu.db"
     result = tune(program, trials=2, database=path, target=INTERPRETED)
     (kernel,) = (k for k in result.kernels if k.label == "dot 64x32x48 +bias+relu")
@@ -163,16 +173,18 @@ def test_a_kernel_by_pallas_stands_in_its_site(program: Program) -> None:
     np.testing.assert_array_equal(function(X, W, B), np.maximum(X @ W + B, 0.0))
 
 
-def test_a_search_is_carried_to_the_device_and_back(program: Program, tmp_path: Path) -> None:
+def test_a_search_is_carried_to_the_device_and_back(
+    program: Program, tmp_path: Path, of_the_gpu: Workers
+) -> None:
     file, lines, path = (tmp_path / n for n in ("candidates.jsonl", "measured.jsonl", "gpu.db"))
     first, _ = proposed(program, INTERPRETED, None, count=3)
     write_candidates(file, first)
 
     carried = read_candidates(file)
     assert carried == first
-    with workers() as (builder, runner):
-        records = measured(carried, here(carried), builder.build, runner)
-        assert write_lines(lines, records) == 5  # the default, 3 candidates, and the decision
+    builder, runner = of_the_gpu
+    records = measured(carried, here(carried), builder.build, runner)
+    assert write_lines(lines, records) == 5  # the default, 3 candidates, and the decision
 
     with Database(path) as database:
         taken = import_records(database, lines)
@@ -243,7 +255,9 @@ def built_first(function: Any, *arguments: Any) -> tuple[Kernel, Built]:
     return task.kernel, built_here(task.kernel, schedule, INTERPRETED)
 
 
-def test_kernels_and_their_defaults_are_compiled_together(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kernels_and_their_defaults_are_compiled_together(
+    monkeypatch: pytest.MonkeyPatch, of_the_gpu: Workers
+) -> None:
     loads, load_module = list[str](), versions.loaded
 
     def noted(text: str, platform: str) -> Any:
@@ -261,10 +275,10 @@ def test_kernels_and_their_defaults_are_compiled_together(monkeypatch: pytest.Mo
         bench.default()
     assert len(loads) == 4
     replies = list[Any]()
-    with ProcessRunner(INTERPRETED, command=worker_command("device")) as runner:
-        ask = runner._ask
-        monkeypatch.setattr(runner, "_ask", lambda *a, **b: replies.append(ask(*a, **b)))
-        runner.compile_together([*two, (two[0][0], Failure("build", "no room"))])
+    _, runner = of_the_gpu
+    ask = runner._ask
+    monkeypatch.setattr(runner, "_ask", lambda *a, **b: replies.append(ask(*a, **b)))
+    runner.compile_together([*two, (two[0][0], Failure("build", "no room"))])
     assert [reply.header for reply in replies] == [{"is": "compiled"}]
 
 
