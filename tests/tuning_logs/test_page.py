@@ -231,6 +231,8 @@ def test_the_verdict_says_what_is_proven(found: Evidence) -> None:
     assert headline(found.report) == ("1.50 times as fast", "good")
     slower = replace(whole, speedup=0.8, speedup_low=0.7, speedup_high=0.9)
     assert headline(replace(found.report, whole=slower)) == ("1.25 times as slow", "bad")
+    taken_back = replace(found.report, whole=slower, kernels=())
+    assert headline(taken_back) == ("XLA keeps all of it", "")
     unclear = replace(whole, speedup_low=0.9)
     assert headline(replace(found.report, whole=unclear)) == ("No difference is proven", "")
     assert headline(replace(found.report, whole=None)) == ("1 of 3 kernels are faster", "")

@@ -73,6 +73,8 @@ def headline(report: Report) -> tuple[str, str]:
         return f"{report.won} of {len(report.kernels)} kernels are faster", ""
     if whole.speedup_low > 1:
         return f"{whole.speedup:.2f} times as fast", "good"
+    if whole.speedup_high < 1 and not report.won:
+        return "XLA keeps all of it", ""
     if whole.speedup_high < 1:
         return f"{1 / whole.speedup:.2f} times as slow", "bad"
     return "No difference is proven", ""
