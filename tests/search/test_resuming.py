@@ -63,19 +63,32 @@ def test_a_state_without_an_account_is_taken_as_it_is() -> None:
         opened(b"rubbish")
 
 
+@pytest.fixture(scope="module")
+def never_stopped(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> tuple[list[list[Trial]], list[tuple[str, int]]]:
+    """The trials of each kernel, and what was chosen one after the other."""
+    tasks, events = two(), list[Event]()
+    with Database(tmp_path_factory.mktemp("whole") / "whole.db") as whole:
+        run(whole, tasks, limits=Limits(trials=96), events=events, model=Trees())
+        return [trials(whole, task.kernel) for task in tasks], choices(events)
+
+
 @pytest.mark.parametrize("requests", [2 + 5, 2 + 16 * 3 + 7, 2 + 16 * 9 + 15])
-def test_a_run_taken_up_again_is_the_run_that_never_stopped(requests: int, tmp_path: Path) -> None:
+def test_a_run_taken_up_again_is_the_run_that_never_stopped(
+    requests: int,
+    tmp_path: Path,
+    never_stopped: tuple[list[list[Trial]], list[tuple[str, int]]],
+) -> None:
     tasks, limits = two(), Limits(trials=96)
-    with Database(tmp_path / "whole.db") as whole, Database(tmp_path / "parts.db") as parts:
-        untold, first, second = list[Event](), list[Event](), list[Event]()
-        run(whole, tasks, limits=limits, events=untold, model=Trees())
+    with Database(tmp_path / "parts.db") as parts:
+        first, second = list[Event](), list[Event]()
         broken = FakeDevice(tasks, interrupt_at=requests)
         stopped = run(parts, tasks, broken, limits=limits, events=first, model=Trees())
         assert stopped.interrupted
         again = run(parts, tasks, limits=limits, events=second, resume=stopped.run, model=Trees())
-        for task in tasks:
-            assert trials(parts, task.kernel) == trials(whole, task.kernel)
-        assert choices(first) + choices(second) == choices(untold)
+        found = [trials(parts, task.kernel) for task in tasks]
+        assert (found, choices(first) + choices(second)) == never_stopped
         assert again.run == stopped.run
         assert not again.interrupted
 
