@@ -3,6 +3,7 @@
 import shlex
 import sys
 from collections.abc import Sequence
+from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,14 +27,14 @@ def end(
     sizes: Sequence[str] = (),
     loops: Sequence[str] = (),
     devices: int = 1,
+    *,
+    whole_s: float | None = None,
 ) -> None:
     """After the report: what a caller has to know besides it, as an exit code and a line.
 
     `model_file`, `types` of arguments, `sizes` of dimensions, trips of `loops` and the number of
-    `devices` are what the command was given.
+    `devices` are what the command was given; `whole_s` is its budget, where `budget_s` is a part.
     """
-    from hlotune.search.budget.budget import DEFAULT_BUDGET_S
-
     if result.wrong_anyway:
         raise WrongResult(f"program {result.program_name}: {result.wrong_anyway}")
     if result.wrong:
@@ -45,7 +46,7 @@ def end(
     if result.needed_s is not None:
         raise NoRecord(
             f"program {result.program_name}: expected time for a batch of trials, found none in "
-            f"the budget of {budget_s or DEFAULT_BUDGET_S:g} s; give --budget {result.needed_s}s"
+            f"{too_short(budget_s, whole_s, result.needed_s)}"
         )
     if not result.kernels:
         why = "; ".join(reason for _, reason in result.skipped)
@@ -53,6 +54,17 @@ def end(
             f"program {result.program_name}: expected kernels to tune, found none"
             f"{f' ({why})' if why else ''}; XLA keeps all of it"
         )
+
+
+def too_short(budget_s: float | None, whole_s: float | None, needed_s: int) -> str:
+    """The budget that was too short, and one that is not, of all that have a part of it."""
+    from hlotune.search.budget.budget import DEFAULT_BUDGET_S
+
+    had_s = budget_s or DEFAULT_BUDGET_S
+    if whole_s is None or whole_s == had_s:
+        return f"the budget of {had_s:g} s; give --budget {needed_s}s"
+    enough_s = ceil(needed_s * whole_s / had_s)
+    return f"its part, {had_s:.3g} s, of the budget of {whole_s:g} s; give --budget {enough_s}s"
 
 
 def going_on(

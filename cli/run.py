@@ -125,12 +125,14 @@ def run(
 def run_variant(request: Request, count: int, *, dim: list[str]) -> None:
     """Tunes the program for these sizes as the request says, with its part of the budget."""
     limit_s = request.time_limit_s
-    run_program(replace(request, sizes=dim, budget_s=None if limit_s is None else limit_s / count))
+    part_s = None if limit_s is None else limit_s / count
+    run_program(replace(request, sizes=dim, budget_s=part_s, whole_s=limit_s))
 
 
 def run_module(request: Request, file: str, budget_s: float | None) -> None:
     """Tunes one module of a folder as the request says, with its part of the budget."""
-    run_program(replace(request, program=file, budget_s=budget_s))
+    whole_s = request.time_limit_s
+    run_program(replace(request, program=file, budget_s=budget_s, whole_s=whole_s))
 
 
 def check(

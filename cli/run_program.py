@@ -24,6 +24,8 @@ class Request:
 
     program: str
     budget_s: float | None
+    whole_s: float | None = None
+    """The budget of the command, where this program has a part of it."""
     trials: int | None
     database: Path
     says_database: bool
@@ -71,7 +73,7 @@ def run_program(request: Request) -> None:
         say(f"tune: records are in {result.database}", file=sys.stderr)
     print_report(result.database, result.run, json=request.json)
     given = (request.types, request.sizes, request.loops, request.devices)
-    end(result, request.budget_s, request.model_file, *given)
+    end(result, request.budget_s, request.model_file, *given, whole_s=request.whole_s)
 
 
 def tuned(program: "Program", request: Request, pulse: Pulse) -> "TuneResult":

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hlotune.cli.main import run_command
-from hlotune.cli.outcome import going_on
+from hlotune.cli.outcome import going_on, too_short
 from hlotune.measure.machine.targets import TARGETS, toolchain
 from hlotune.search import tune as tuning
 from hlotune.search.result import KernelResult, TuneResult
@@ -69,6 +69,13 @@ def test_a_budget_that_was_too_short_is_said_with_exit_code_1(
 ) -> None:
     assert ended(monkeypatch, tmp_path, needed_s=40) == 1
     assert "found none in the budget of 10 s; give --budget 40s" in capsys.readouterr().err
+
+
+def test_a_budget_that_several_programs_divide_is_told_for_all_of_them() -> None:
+    """As two sizes of a dimension do, each with ten seconds of twenty."""
+    said = "its part, 10 s, of the budget of 20 s; give --budget 30s"
+    assert too_short(10.0, 20.0, 15) == said
+    assert too_short(20.0, 20.0, 15) == "the budget of 20 s; give --budget 15s"
 
 
 def test_a_program_without_kernels_is_nothing_found(

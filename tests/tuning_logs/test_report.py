@@ -114,6 +114,8 @@ def test_a_kernel_without_a_final_is_not_compared(full: Report) -> None:
     assert (unfinished.decision, unfinished.won) == ("not compared", False)
     assert unfinished.champion is None
     assert unfinished.used_s is None
+    (line,) = (x for x in render(full, color=False).splitlines() if "divide [8]" in x)
+    assert "1.00" not in line and "not compared" in line
 
 
 def test_rates_are_of_the_code_that_is_used(full: Report) -> None:
