@@ -125,13 +125,25 @@ def _chunks(stage: Stage, form: Form, sizes: Sizes) -> list[Level]:
 def _tiles(stage: Stage, form: Form, sizes: Sizes) -> list[Level]:
     """The loops over register tiles, then those over the reductions of one."""
     names = [a.name for a in stage.parallel]
-    last = [a for a in (form.row, form.vector) if a in names]
+    inner = (form.vector, form.row) if stores_along_rows(stage, form) else (form.row, form.vector)
+    last = [a for a in inner if a in names]
     order = [a for a in names if a not in last] + last
     tiles = [Level(a, register(stage, form, sizes, a), "serial", "tile") for a in order]
     return tiles + [
         Level(r.name, register(stage, form, sizes, r.name), "serial", "reduce")
         for r in sorted(stage.reduce, key=lambda r: r.name == form.vector)
     ]
+
+
+def stores_along_rows(stage: Stage, form: Form) -> bool:
+    """Whether results lie together along the rows of register tiles, not along the lanes.
+
+    Tiles behind one another along the rows fill lines of the same few results then.  Behind one
+    another along the lanes each would store to results of its own, on as many pages.
+    """
+    if stage.combine is not None or not form.row:
+        return False
+    return all(s.index and s.index[-1].coefficients.get(form.row) == 1 for s in stage.stores)
 
 
 def _body(stage: Stage, form: Form, sizes: Sizes) -> list[Level]:

@@ -27,6 +27,7 @@ from hlotune.schedules.spaces.cpu_rows.streams import (
     reads_memory,
     reads_neighbours,
 )
+from hlotune.schedules.spaces.cpu_rows.transposes import tiles_together
 from hlotune.schedules.spaces.cpu_rows.view import RowsKnobs
 from hlotune.schedules.targets.cpu import CpuTarget
 from hlotune.schedules.targets.machine_rates import MachineRates
@@ -61,8 +62,6 @@ VECTORS_OF_OUTER, ROWS_OF_OUTER = 2, 4
 all passes over it are so many times fewer."""
 UNEVEN = 1.25
 """What the largest share of a thread may be of an equal one, where another axis has equal ones."""
-SQUARES = 4
-"""Register tiles of a transpose along each of its two axes that are taken together."""
 ROWS_OF_CHUNK = 4
 """Bodies of a reduction over rows that all tiles take together."""
 MOST_PIECES = 1024
@@ -230,7 +229,8 @@ def _put_blocks(space: RowsKnobs, config: NDArray[np.int32], nest: Nest) -> None
     steps = {a: _step(space, config, stage, form, a) for a in nest.rows}
     block, outer = {a: 1 for a in nest.rows}, is_outer(space.compute, stage)
     if not nest.members and is_transposed(space.compute, stage, form):
-        block |= {a: SQUARES for a in (form.row, form.vector)}
+        rows = steps.get(form.row, 1)
+        block |= tiles_together(space.compute, stage, form, rows, space.target)
     if nest.members and nest.rows:
         last = nest.rows[-1]
         rows = min(
