@@ -13,10 +13,11 @@ from hlotune.measure.trial import Trial
 from hlotune.schedules.numerics import Numerics
 from hlotune.schedules.spaces.space import Configs
 from hlotune.schedules.targets.cpu import CpuTarget
+from hlotune.search.experience import Experience
 from hlotune.search.searchers.descent import Descent
 from hlotune.search.searchers.searcher import SEARCHERS, Searcher
 from hlotune.search.tasks import Task, tasks
-from hlotune.search.tuner import Builder, Experience, KernelTuner, Predicted, Record, Runner
+from hlotune.search.tuner import Builder, KernelTuner, Predicted, Record, Runner
 
 
 @dataclass(frozen=True, slots=True)

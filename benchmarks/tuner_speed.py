@@ -37,8 +37,8 @@ from hlotune.measure.trial import Candidate, Failure, Trial
 from hlotune.measure.workers.builder import ProcessBuilder
 from hlotune.measure.workers.runner import ProcessRunner
 from hlotune.search.budget.budget import BATCH
+from hlotune.search.experience import Experience
 from hlotune.search.tasks import Task
-from hlotune.search.tuner import Experience
 from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.database import conditions as under_conditions
 

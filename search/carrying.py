@@ -15,10 +15,10 @@ from hlotune.schedules.atomic_files import whole
 from hlotune.schedules.numerics import Numerics
 from hlotune.schedules.steps.schedule import DEFAULT, Schedule
 from hlotune.schedules.targets.target import Target
+from hlotune.search.experience import Experience
 from hlotune.search.learning.training_rows import located, times_of
 from hlotune.search.searchers.searcher import SEARCHERS
 from hlotune.search.tasks import Skipped, Task, tasks
-from hlotune.search.tuner import Experience
 from hlotune.tuning_logs.database import Database
 
 

@@ -20,6 +20,7 @@ from hlotune.schedules.targets.limit import limit_of
 from hlotune.schedules.targets.target import Properties, Target
 from hlotune.search.budget.contest import Contest
 from hlotune.search.exactness import Exactness
+from hlotune.search.experience import Experience
 from hlotune.search.finals.finals import Referee
 from hlotune.search.finals.quick import firsts_by_liking
 from hlotune.search.learning.known_trials import known_trials
@@ -29,7 +30,7 @@ from hlotune.search.resume_queries import default_s, has_begun, own_trials
 from hlotune.search.searchers.descent import Descent
 from hlotune.search.searchers.searcher import PLAIN, Make
 from hlotune.search.tasks import Task
-from hlotune.search.tuner import Builder, Experience, KernelTuner, Predicted, Runner
+from hlotune.search.tuner import Builder, KernelTuner, Predicted, Runner
 from hlotune.tuning_logs.database import Conditions, Database
 from hlotune.tuning_logs.wrong_defaults import default_error, default_relative_error
 

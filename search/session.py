@@ -22,6 +22,7 @@ from hlotune.search.budget.opening_order import promised
 from hlotune.search.budget.reserve import Reserve
 from hlotune.search.budget.spending import RIVALS_UNTIL, Spending
 from hlotune.search.contests import Contests, Device
+from hlotune.search.experience import Experience
 from hlotune.search.finals.closing import Closing, Comparing, Verdict, judged, left_out
 from hlotune.search.finals.decide import Deciding
 from hlotune.search.finals.finals import Keep, keep_nothing
@@ -33,7 +34,7 @@ from hlotune.search.result import TuneResult, kernel_result
 from hlotune.search.resume_queries import has_begun
 from hlotune.search.searchers.searcher import Make
 from hlotune.search.tasks import Skipped, Task, other_forms, task_of
-from hlotune.search.tuner import Builder, Experience
+from hlotune.search.tuner import Builder
 from hlotune.tuning_logs.database import Conditions, Database
 from hlotune.tuning_logs.finals import Final
 from hlotune.tuning_logs.wrong_defaults import is_wrong

@@ -26,13 +26,13 @@ from hlotune.schedules.numerics import Numerics
 from hlotune.schedules.targets.cpu import CpuTarget
 from hlotune.schedules.targets.target import Properties, Target
 from hlotune.search.budget.budget import DEFAULT_BUDGET_S, Limits, seconds
+from hlotune.search.experience import Experience
 from hlotune.search.finals.whole_program import WholeProgram
 from hlotune.search.progress import Progress, silent
 from hlotune.search.result import TuneResult
 from hlotune.search.searchers.searcher import SEARCHERS
 from hlotune.search.session import Session
 from hlotune.search.tasks import Task, tasks
-from hlotune.search.tuner import Experience
 from hlotune.tuning_logs import own_runs
 from hlotune.tuning_logs.database import Database, conditions
 from hlotune.tuning_logs.open_database import chosen

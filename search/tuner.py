@@ -10,15 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hlotune.codegen.built import Built
-from hlotune.costmodel.inputs import Inputs, inputs_of, joined
+from hlotune.costmodel.inputs import inputs_of
 from hlotune.costmodel.metrics import spearman
-from hlotune.costmodel.model import CostModel, predictions
+from hlotune.costmodel.model import predictions
 from hlotune.hlo.kernel import Kernel
 from hlotune.measure.trial import CacheMode, Candidate, Failure, Measurement, Trial
 from hlotune.schedules.numerics import NUMERICS, Numerics
 from hlotune.schedules.spaces.space import Configs, Space
 from hlotune.schedules.steps.schedule import XLA, Schedule
 from hlotune.search.budget.account import Entry, opened, sealed
+from hlotune.search.experience import Experience
 from hlotune.search.searchers.history import Times, scores
 from hlotune.search.searchers.searcher import Searcher
 
@@ -73,39 +74,6 @@ Predicted = Sequence[float | None]
 Record = Callable[[Sequence[Trial], int, bytes, Predicted | None], None]
 """Keeps trials, number of the batch, the searcher's state after it, and the predicted score of each
 trial, where there are any: all or nothing."""
-
-
-class Experience:
-    """The measurements of all kernels of a run, as the model reads them."""
-
-    def __init__(self, model: CostModel) -> None:
-        self.model = model
-        self._inputs: list[Inputs] = []
-        self._times: list[Times] = []
-        self._groups: list[NDArray[np.int32]] = []
-        self._is_learned = True
-
-    def add(self, group: int, inputs: Inputs, times_s: Times) -> None:
-        if not len(times_s):
-            return
-        self._inputs.append(inputs)
-        self._times.append(times_s)
-        self._groups.append(np.full(len(times_s), group, np.int32))
-        self._is_learned = False
-
-    def learn(self) -> None:
-        """Fits the model to all measurements, where some are new to it.
-
-        Scores are relative to the best time of each kernel.
-        """
-        if self._is_learned:
-            return
-        self._is_learned = True
-        times, groups = np.concatenate(self._times), np.concatenate(self._groups)
-        score = np.zeros(len(times), np.float32)
-        for group in np.unique(groups):
-            score[groups == group] = scores(times[groups == group])
-        self.model.fit(joined(self._inputs), score, groups)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,8 +23,9 @@ from hlotune.schedules.spaces.xla_options.space import OptionsSpace, options_of
 from hlotune.schedules.spaces.xla_options.table import Value
 from hlotune.schedules.targets.target import Target, Toolchain
 from hlotune.search.budget.budget import Limits
+from hlotune.search.experience import Experience
 from hlotune.search.searchers.searcher import SEARCHERS
-from hlotune.search.tuner import Experience, KernelTuner, Predicted, Step
+from hlotune.search.tuner import KernelTuner, Predicted, Step
 from hlotune.tuning_logs.best_options import SPACE
 from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.finals import Final, Paired, Summary

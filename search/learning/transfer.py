@@ -20,9 +20,9 @@ from hlotune.schedules.ir.compute import Compute
 from hlotune.schedules.spaces.space import Configs, Space
 from hlotune.schedules.steps.schedule import DEFAULT, Schedule
 from hlotune.schedules.targets.target import Target
+from hlotune.search.experience import Experience
 from hlotune.search.learning.training_rows import located, times_of
 from hlotune.search.tasks import SPACES
-from hlotune.search.tuner import Experience
 from hlotune.tuning_logs.database import UNDER, Conditions, Database
 
 LOOKED_AT = 64

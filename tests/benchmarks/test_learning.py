@@ -35,9 +35,9 @@ from hlotune.measure.timing.comparison import Comparison
 from hlotune.measure.trial import Candidate, Clock, Failure
 from hlotune.schedules.errors import DatabaseError
 from hlotune.schedules.steps.schedule import Schedule
+from hlotune.search.experience import Experience
 from hlotune.search.learning.transfer import NEAREST
 from hlotune.search.tasks import Task
-from hlotune.search.tuner import Experience
 from hlotune.tuning_logs.database import Database
 from tests.support.computes import gemm
 from tests.support.few_rounds import grow_few_rounds

@@ -12,10 +12,11 @@ from hlotune.hlo.frontends.program import load
 from hlotune.hlo.sites.sites import sites
 from hlotune.measure.machine.targets import TARGETS
 from hlotune.measure.trial import Candidate, Failure, Measurement, Trial
+from hlotune.search.experience import Experience
 from hlotune.search.learning.known_trials import FEWEST_KNOWN, MOST_KNOWN, share_of_known
 from hlotune.search.searchers.searcher import SEARCHERS
 from hlotune.search.tasks import Task, tasks
-from hlotune.search.tuner import Experience, KernelTuner
+from hlotune.search.tuner import KernelTuner
 from hlotune.tuning_logs import rows
 from hlotune.tuning_logs.database import Database, conditions
 from tests.support.recorded import HERE, KERNEL, TARGET, TOOLCHAIN, failed, final, measured, start

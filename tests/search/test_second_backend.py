@@ -24,10 +24,10 @@ from hlotune.measure.workers.builder import ProcessBuilder
 from hlotune.measure.workers.runner import ProcessRunner
 from hlotune.search import tasks as search_tasks
 from hlotune.search.budget.budget import Limits
+from hlotune.search.experience import Experience
 from hlotune.search.result import TuneResult
 from hlotune.search.searchers.searcher import SEARCHERS
 from hlotune.search.session import Session
-from hlotune.search.tuner import Experience
 from hlotune.tuning_logs.database import Database, conditions
 from tests.support import abacus
 from tests.support.abacus import ABACUS, abacus_space, worker_command

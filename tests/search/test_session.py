@@ -16,6 +16,7 @@ from hlotune.deploy.other_jaxlib import won_times
 from hlotune.measure.machine.targets import TARGETS
 from hlotune.schedules.steps.schedule import XLA, Schedule
 from hlotune.search.budget.budget import YOUNG, Limits
+from hlotune.search.experience import Experience
 from hlotune.search.progress import (
     Batch,
     Event,
@@ -27,7 +28,6 @@ from hlotune.search.progress import (
 )
 from hlotune.search.searchers.searcher import SEARCHERS
 from hlotune.search.tasks import Skipped
-from hlotune.search.tuner import Experience
 from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.decisions import decision
 from hlotune.tuning_logs.finals import Paired, Whole

@@ -18,9 +18,9 @@ from hlotune.schedules.spaces.space import Space
 from hlotune.schedules.steps.schedule import DEFAULT, Schedule
 from hlotune.schedules.targets.cpu import CpuTarget
 from hlotune.schedules.targets.target import Toolchain
+from hlotune.search.experience import Experience
 from hlotune.search.learning.transfer import OTHERS, fastest, kin, lent, octaves, recorded, teach
 from hlotune.search.tasks import SPACES
-from hlotune.search.tuner import Experience
 from hlotune.tuning_logs.database import Database, conditions
 from tests.support.computes import Case, batched, conv, gemm
 from tests.support.winograd_cases import windowed

@@ -22,8 +22,9 @@ from hlotune.measure.trial import (
 from hlotune.schedules.steps.schedule import DEFAULT, Schedule
 from hlotune.schedules.steps.steps import Split
 from hlotune.search.budget.account import opened
+from hlotune.search.experience import Experience
 from hlotune.search.searchers.history import scores
-from hlotune.search.tuner import HANGS, LIMIT_S, Experience
+from hlotune.search.tuner import HANGS, LIMIT_S
 from tests.support.toy import ToySpace
 from tests.support.tuners import (
     KERNEL,

@@ -21,6 +21,7 @@ from hlotune.schedules.ir.expr import Affine, Apply, Load
 from hlotune.schedules.steps.schedule import Schedule
 from hlotune.schedules.targets.target import Properties, Toolchain
 from hlotune.search.budget.budget import Limits
+from hlotune.search.experience import Experience
 from hlotune.search.finals.closing import ANY, Within
 from hlotune.search.finals.finals import Keep, keep_nothing
 from hlotune.search.finals.form_costs import FormCosts
@@ -31,7 +32,6 @@ from hlotune.search.resume_queries import passed_s
 from hlotune.search.searchers.searcher import SEARCHERS
 from hlotune.search.session import Session
 from hlotune.search.tasks import Skipped, Task
-from hlotune.search.tuner import Experience
 from hlotune.tuning_logs.database import Database, conditions
 from hlotune.tuning_logs.finals import Final, Paired, Whole
 from tests.support.quadratic import Quadratic

@@ -12,9 +12,10 @@ from hlotune.measure.trial import CacheMode, Candidate, Failure, Measurement, Ou
 from hlotune.schedules.numerics import Numerics
 from hlotune.schedules.steps.schedule import Schedule
 from hlotune.schedules.steps.steps import Split
+from hlotune.search.experience import Experience
 from hlotune.search.searchers.annealing import Annealing
 from hlotune.search.searchers.descent import Descent
-from hlotune.search.tuner import Experience, KernelTuner, Predicted
+from hlotune.search.tuner import KernelTuner, Predicted
 from tests.support.quadratic import Quadratic
 from tests.support.toy import ToySpace, heuristic_first
 
