@@ -21,6 +21,7 @@ from typing import Any
 from benchmarks import evaluations, gains, tracked
 from benchmarks.command import command
 from benchmarks.kernels import table as kernels
+from benchmarks.models import losses
 from benchmarks.models import table as models
 from benchmarks.results import FOLDER, described
 
@@ -64,8 +65,8 @@ def kept(tables: Sequence[str]) -> dict[str, Any]:
 
 
 def tracked_tables(folder: Path = tracked.RESULTS) -> dict[str, dict[str, Any]]:
-    """By name, the tables of kernels and models, of every kind of core."""
-    found = chain(kernels.measured(folder), models.measured(folder))
+    """By name, the tables of kernels, models and losses, of every kind of core."""
+    found = chain(kernels.measured(folder), models.measured(folder), losses.measured(folder))
     return {table.name: {**asdict(table), "conditions": under} for table, under, _ in found}
 
 

@@ -4,7 +4,8 @@
 
 A step is tuned as by `python -m benchmarks.models`, whose run is taken where it was made with the
 same budget, and gives its state away as there.  Both sides begin from the same weights and see the
-same batches: of ten classes, each a random image in much noise.
+same batches: of ten classes, each a random image in much noise.  What came of it is kept as results
+of models are, a line a model in a file for each kind of core.
 """
 
 import argparse
@@ -16,6 +17,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from benchmarks import tracked
 from benchmarks.command import command
 from benchmarks.models.examples import Example, chosen
 from benchmarks.models.peer_ours import ours
@@ -24,6 +26,7 @@ from benchmarks.results import Table, conditions, publish
 from hlotune.measure.machine.targets import host_target
 from hlotune.schedules.errors import ProgramError
 
+NAME = "losses"
 STEPS: Mapping[str, int] = {"mnist_training": 100, "resnet18_training": 20}
 CLASSES, SIGNAL = 10, 0.1
 """How many classes there are, and the share of an image that tells which."""
@@ -34,34 +37,49 @@ Batch = tuple[Any, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """The losses of a model, a step each."""
+    """What the losses of a model came to."""
 
     model: str
-    xla: tuple[float, ...]
-    ours: tuple[float, ...]
-    note: str
+    conditions: Mapping[str, Any]
+    steps: int
+    first: float
+    xla_last: float
+    ours_last: float
+    apart: float
+    """The largest difference of a step, as a share of XLA's loss."""
+    note: str = ""
     """Why XLA keeps the step; nothing where kernels of ours are in it."""
 
-    @property
-    def apart(self) -> float:
-        """The largest difference, as a share of XLA's loss."""
-        return max(abs(o - x) / abs(x) for x, o in zip(self.xla, self.ours, strict=True))
+
+def line_of(
+    model: str, under: Mapping[str, Any], xla: Sequence[float], ours: Sequence[float], note: str
+) -> Line:
+    """The line of a model, of both sides' losses step by step."""
+    apart = max(abs(o - x) / abs(x) for x, o in zip(xla, ours, strict=True))
+    return Line(
+        model=model, conditions=under, steps=len(xla), first=xla[0], xla_last=xla[-1],
+        ours_last=ours[-1], apart=apart, note=note,
+    )  # fmt: skip
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--models", nargs="+", default=list(STEPS), metavar="NAME")
     parser.add_argument("--seconds", type=float, default=300.0, help="of tuning, for each model")
+    parser.add_argument("--results", type=Path, default=tracked.RESULTS, metavar="FOLDER")
     options = parser.parse_args()
-    under = conditions(host_target(), None)
+    target = host_target()
+    path = tracked.file_of(NAME, target.isa, options.results)
     found: list[Line] = []
     for example in chosen(options.models):
-        found.append(trained(example, options.seconds))
-        publish(table(found), under, [asdict(x) for x in found])
+        found.append(trained(example, options.seconds, conditions(target, None)))
+        tracked.put(path, "model", asdict(found[-1]))
+    for shown, under, lines in measured(options.results):
+        publish(shown, under, [asdict(x) for x in lines])
     return 0 if all(x.apart <= TOLERANCE for x in found) else 1
 
 
-def trained(example: Example, seconds: float) -> Line:
+def trained(example: Example, seconds: float, under: Mapping[str, Any]) -> Line:
     """Raises ProgramError for an example that is no step of training, or that was not tuned."""
     if example.name not in STEPS:
         raise ProgramError(
@@ -75,11 +93,8 @@ def trained(example: Example, seconds: float) -> Line:
     function, (state, x, _) = example.made()
     tuned, note = ours(example, Path(tuning.database))
     given = list(batches(x.shape, STEPS[example.name]))
-    return Line(
-        model=example.name, note=note,
-        xla=tuple(losses(example.jitted(function), state, given)),
-        ours=tuple(losses(tuned, state, given)),
-    )  # fmt: skip
+    xla = list(losses(example.jitted(function), state, given))
+    return line_of(example.name, under, xla, list(losses(tuned, state, given)), note)
 
 
 def batches(shape: tuple[int, ...], count: int) -> Iterator[Batch]:
@@ -100,9 +115,17 @@ def losses(step: Callable[..., Any], state: Any, given: Sequence[Batch]) -> Iter
         yield float(loss)
 
 
-def table(lines: Sequence[Line]) -> Table:
+def measured(folder: Path = tracked.RESULTS) -> Iterator[tuple[Table, dict[str, Any], list[Line]]]:
+    """The table of every kind of core, with the conditions of its lines, and these."""
+    for core, path in tracked.cores(NAME, folder):
+        found = tracked.read(path, "model")
+        lines = [Line(**found[name]) for name in STEPS if name in found]
+        yield table(core, lines), tracked.spanning([x.conditions for x in lines]), lines
+
+
+def table(core: str, lines: Sequence[Line]) -> Table:
     return Table(
-        name="models_losses",
+        name=f"models_losses_{core}",
         columns=[
             "step of training", ">steps", ">first loss", ">XLA's last", ">hlotune's last",
             ">largest difference", "verdict",
@@ -118,8 +141,8 @@ def table(lines: Sequence[Line]) -> Table:
 
 def _cells(line: Line) -> tuple[str, ...]:
     return (
-        line.model, str(len(line.xla)), f"{line.xla[0]:.4g}", f"{line.xla[-1]:.6g}",
-        f"{line.ours[-1]:.6g}", f"{line.apart:.1g}",
+        line.model, str(line.steps), f"{line.first:.4g}", f"{line.xla_last:.6g}",
+        f"{line.ours_last:.6g}", f"{line.apart:.1g}",
         "as with XLA" if line.apart <= TOLERANCE else "apart",
     )  # fmt: skip
 

@@ -23,8 +23,7 @@ from benchmarks.models.contestants import (
 from benchmarks.models.examples import EXAMPLES, Example, chosen
 from benchmarks.models.formats import MAKERS, made
 from benchmarks.models.kept import Line, timed
-from benchmarks.models.losses import Line as Losses
-from benchmarks.models.losses import batches, losses, trained
+from benchmarks.models.losses import batches, line_of, losses, trained
 from benchmarks.models.losses import table as loss_table
 from benchmarks.models.measuring import apart_by_norm, takes_part, wrong
 from benchmarks.models.paper import ROWS
@@ -250,12 +249,17 @@ def test_losses_of_equal_steps_are_equal_and_the_state_is_kept() -> None:
     step = jax.jit(lambda s, x, labels: function(s, x, labels % 4), donate_argnums=0)
     first, again = (tuple(losses(step, state, given)) for _ in range(2))
     assert first == again and len(first) == 4 and len(set(first)) == 4
-    equal = Losses(model="mnist_training", xla=first, ours=again, note="")
-    other = replace(equal, ours=(*again[:-1], again[-1] * 1.01))
+    equal, other = (
+        line_of("mnist_training", {}, first, ours, "")
+        for ours in (again, (*again[:-1], again[-1] * 1.01))
+    )
     assert equal.apart == 0 and other.apart == pytest.approx(0.01)
-    assert [row[-1] for row in loss_table([equal, other]).rows] == ["as with XLA", "apart"]
+    assert [row[-1] for row in loss_table("znver4", [equal, other]).rows] == [
+        "as with XLA",
+        "apart",
+    ]
     with pytest.raises(ProgramError, match="expected a step of training, mnist_training or"):
-        trained(EXAMPLES["unet"], 1.0)
+        trained(EXAMPLES["unet"], 1.0, {})
 
 
 def test_another_batch_takes_the_schedules_of_a_smaller_one(tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ def test_conditions_of_several_runs_say_between_when_and_by_which_codegen() -> N
 
 
 def test_the_lines_that_are_kept_are_small() -> None:
-    files = [path for name in ("kernels", "models") for _, path in tracked.cores(
+    files = [path for name in ("kernels", "models", "losses") for _, path in tracked.cores(
         name, ROOT / tracked.RESULTS
     )]  # fmt: skip
     assert len(files) >= 2
