@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from math import inf
 from typing import Protocol
 
@@ -149,6 +150,7 @@ class KernelTuner:
         """Those among them that were wrong when they were looked at as closely as winners."""
         self._standing: tuple[tuple[int, int], tuple[float, ...]] = (0, 0), ()
         """How many are usable and failed, and the times of those usable that did not fail."""
+        self._first_trial: Trial | None = None
         self._mishaps: set[Schedule] = set()
         """Schedules on which the device failed in this run."""
         self._batches = 0
@@ -194,9 +196,12 @@ class KernelTuner:
     def first_candidate(self) -> Trial | None:
         """The fastest trial of the space's own proposal; None where it was not measured, or failed
         since."""
-        first = self._space.schedule(self._space.heuristic())
-        usable = self.champions(len(self._usable))
-        return next((t for t in usable if t.candidate.schedule == first), None)
+        found = self._first_trial
+        return None if found and found.candidate.schedule in self._failed else found
+
+    @cached_property
+    def _first_schedule(self) -> Schedule:
+        return self._space.schedule(self._space.heuristic())
 
     def has_failed(self, schedule: Schedule) -> bool:
         return schedule in self._failed
@@ -309,7 +314,11 @@ class KernelTuner:
                 yield found
 
     def _take(self, trials: Sequence[Trial]) -> None:
-        self._usable += [t for t in trials if self._is_usable(t)]
+        usable = [t for t in trials if self._is_usable(t)]
+        self._usable += usable
+        firsts = [t for t in usable if t.candidate.schedule == self._first_schedule]
+        known = [self._first_trial] if self._first_trial else []
+        self._first_trial = min((*known, *firsts), key=lambda t: t.time_s or inf, default=None)
         self._failed |= {
             t.candidate.schedule
             for t in trials

@@ -27,7 +27,7 @@ from hlotune.search.finals.closing import ANY, Comparing, Within
 from hlotune.search.finals.finals import FEWEST_PAIRS, PAIRS
 from hlotune.search.finals.form_costs import FormCosts
 from hlotune.search.finals.forms import AT_STAKE, CONFIDENCE_OF_FIRST, is_near, of_main_kind
-from hlotune.search.finals.heats import BEHIND, CHAMPIONS, heat_size
+from hlotune.search.finals.heats import BEHIND, CHAMPIONS, champions_met, heat_size
 from hlotune.tuning_logs.finals import Final
 
 HOPELESS = 1.25
@@ -264,7 +264,7 @@ def costs(contest: Contest, pairs: int) -> Costs:
         first_s=first[0] if first else None,
         slowest_s=max(others, default=0.0),
         usual_s=median(others) if others else 0.0,
-        entrants=max(1, min(CHAMPIONS, near)),
+        entrants=champions_met(contest.tuner, near),
         is_clear=CLEARLY * contest.tuner.best_s < contest.default_s,
         is_seldom=SELDOM * contest.tuner.best_s <= contest.default_s,
         crowd=heat_size(contest.tuner.usable, near) if pairs > FEWEST_PAIRS else 0,

@@ -11,7 +11,7 @@ from hlotune.measure.timing.comparison import CONFIDENCE, Comparison, Ratio, rat
 from hlotune.measure.trial import Candidate, Failure, Measurement, Trial
 from hlotune.schedules.steps.schedule import Schedule
 from hlotune.search.budget.contest import Contest
-from hlotune.search.finals.heats import CHAMPIONS, Heat, crowd, heat
+from hlotune.search.finals.heats import CHAMPIONS, Heat, crowd, heat, with_first
 from hlotune.search.tasks import Task
 from hlotune.search.tuner import Builder, KernelTuner
 from hlotune.tuning_logs.finals import Final, Paired
@@ -111,13 +111,15 @@ def entrants(
 
     The standing schedule takes part whatever this run measured: only a champion that is proven
     faster in the same final takes its place.  Without an order, or once all in it have failed,
-    champions are the fastest by their trials.
+    champions are the fastest by their trials.  The first candidate is among them.
     """
     best = [c for c in order if not tuner.has_failed(c.schedule)] or crowd(tuner, most)
     if standing is None or tuner.has_failed(standing):
-        return sorted(best[:most], key=simplicity)
-    others = [c for c in best if c.schedule != standing][: max(1, most - 1)]
-    return [Candidate(tuner.kernel, standing), *sorted(others, key=simplicity)]
+        return sorted(with_first(tuner, best, most), key=simplicity)
+    stands = Candidate(tuner.kernel, standing)
+    others = [c for c in best if c.schedule != standing]
+    together = with_first(tuner, [stands, *others], max(2, most))
+    return [stands, *sorted((c for c in together if c.schedule != standing), key=simplicity)]
 
 
 def simplicity(candidate: Candidate) -> tuple[int, str]:

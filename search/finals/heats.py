@@ -6,7 +6,9 @@ measures this crowd again within a second or two, which is cheaper than to compa
 as it would take to have the best among them.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
 from statistics import mean
 
 from hlotune.measure.trial import Candidate, Trial
@@ -20,11 +22,14 @@ ONE_IN = 8
 """A heat has one place for so many trials: the more trials there are, the more of them look like
 the best.
 """
-LUCK = 1.1
-"""By the samples of one trial a schedule may look so many times faster than it is."""
 BEHIND = 1.25
-"""A schedule whose trial took so many times as long as the fastest one is not the best: neither
-luck nor the machine's pace makes so much.
+"""A schedule whose trial took so many times as long as the fastest one is not the best: of trials
+that follow each other neither luck nor the machine's pace makes so much.
+"""
+FIRST_BEHIND = 2.0
+"""The first candidate is not the best where its trial took so many times as long.  It may be of
+another run, or of a minute far ahead of the others: first candidates whose trials took 1.2 to 1.9
+times as long as the fastest of a search were up to 1.2 times as fast as what had won, in turns.
 """
 
 
@@ -45,21 +50,40 @@ def heat_size(trials: int, near: int = MOST) -> int:
 
 
 def crowd(tuner: KernelTuner, most: int) -> list[Candidate]:
-    """The fastest candidates by their own trials without those that are far behind, and the first
-    candidate where it is near.
+    """The fastest candidates by their own trials, without those that are far behind."""
+    best = tuner.champions(most)
+    return [t.candidate for t in best if (t.time_s or inf) <= BEHIND * tuner.best_s]
 
-    A formula chose the first candidate before there were any trials: it owes its place to no luck.
+
+def with_first(tuner: KernelTuner, best: Sequence[Candidate], most: int) -> list[Candidate]:
+    """The first of `best`, so many at most, the last of which gives its place to the first
+    candidate where that is missing; but not where it is hopeless.
+
+    A formula chose the first candidate before there were any trials: it owes its place to no luck,
+    and what a search ends with is not to be slower.
     """
-    best = list(tuner.champions(most))
-    best = [t for t in best if _is_near(t, best[0], BEHIND)]
     first = tuner.first_candidate()
-    if best and first is not None and first not in best and _is_near(first, best[0], LUCK):
-        best = [*best[: most - 1], first]
-    return [trial.candidate for trial in best]
+    if first is None or most < 2 or not best or not is_hopeful(tuner, first):
+        return list(best[:most])
+    if first.candidate.schedule in (c.schedule for c in best[:most]):
+        return list(best[:most])
+    return [*best[: most - 1], first.candidate]
 
 
-def _is_near(trial: Trial, best: Trial, times: float) -> bool:
-    return (trial.time_s or float("inf")) <= times * (best.time_s or 0.0)
+def is_hopeful(tuner: KernelTuner, first: Trial) -> bool:
+    """Whether the first candidate may be the fastest, whatever the trials say."""
+    return (first.time_s or inf) <= FIRST_BEHIND * tuner.best_s
+
+
+def champions_met(tuner: KernelTuner, near: int) -> int:
+    """How many champions a final has where so many schedules are not far behind the best."""
+    first = tuner.first_candidate()
+    joins = (
+        first is not None
+        and first.time_s is not None
+        and (BEHIND * tuner.best_s < first.time_s <= FIRST_BEHIND * tuner.best_s)
+    )
+    return max(1, min(CHAMPIONS, near + joins))
 
 
 def heat(tuner: KernelTuner) -> Heat:

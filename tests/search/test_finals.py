@@ -177,6 +177,21 @@ def test_without_a_heat_champions_are_the_fastest_by_their_trials() -> None:
     assert [number(c) for c in entrants(known([1.3, 1.0, 1.1, 1.2]), [], None)] == [21, 22, 23]
 
 
+def test_the_first_candidate_is_a_champion_though_its_trial_was_of_a_slower_minute() -> None:
+    tuning = known([1.0, 1.1, 1.2, 1.3], first_s=1.7)
+    first = tuning.first_candidate()
+    assert first is not None
+    order, stands = [candidate(n) for n in (20, 21, 22)], candidate(23).schedule
+    own = first.candidate.schedule
+    alone, behind_it = ([c.schedule for c in entrants(tuning, order, s)] for s in (None, stands))
+    assert {*alone} == {candidate(20).schedule, candidate(21).schedule, own}
+    assert behind_it[0] == stands and {*behind_it[1:]} == {candidate(20).schedule, own}
+    assert entrants(tuning, order, own)[0].schedule == own
+    hopeless = known([1.0, 1.1, 1.2, 1.3], first_s=2.1)
+    assert [number(c) for c in entrants(hopeless, order, None)] == [20, 21, 22]
+    assert [number(c) for c in entrants(tuning, order, None, 1)] == [20], "one has room alone"
+
+
 def test_what_stands_is_tested_first_and_takes_the_place_of_the_last() -> None:
     tuning = known([1.0, 1.1, 1.2, 1.3])
     order = [candidate(n) for n in (20, 21, 22)]

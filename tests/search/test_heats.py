@@ -7,7 +7,16 @@ from hlotune.hlo.kernel import Kernel
 from hlotune.measure.trial import CacheMode, Candidate, Failure, Measurement, Outcome, Trial
 from hlotune.schedules.steps.schedule import Schedule
 from hlotune.schedules.steps.steps import Split
-from hlotune.search.finals.heats import BEHIND, CHAMPIONS, MOST, Heat, crowd, heat, heat_size
+from hlotune.search.finals.heats import (
+    BEHIND,
+    CHAMPIONS,
+    MOST,
+    Heat,
+    champions_met,
+    crowd,
+    heat,
+    heat_size,
+)  # fmt: skip
 from hlotune.search.tuner import KernelTuner
 from tests.support.tuners import KERNEL, FakeRunner, Log, space, tuner
 
@@ -46,14 +55,10 @@ def seconds(*times_s: float) -> list[Outcome]:
     return [Measurement(samples_s=(time_s,)) for time_s in times_s]
 
 
-def tuning(device: Device, trials: int, first_s: float | None = None) -> KernelTuner:
+def tuning(device: Device, trials: int) -> KernelTuner:
     """With trials of candidates 20, 21, ..., each a little slower than the one before it."""
-    toy = space()
-    found = tuner(Log(), toy, runner=device)
-    known = [Trial(candidate(20 + n), seconds(1 + n / 100)[0]) for n in range(trials)]
-    if first_s is not None:
-        known.append(Trial(Candidate(KERNEL, toy.schedule(toy.heuristic())), seconds(first_s)[0]))
-    found.know(known)
+    found = tuner(Log(), space(), runner=device)
+    found.know([Trial(candidate(20 + n), seconds(1 + n / 100)[0]) for n in range(trials)])
     return found
 
 
@@ -84,14 +89,6 @@ def test_who_fails_in_a_heat_is_out_and_told_once_but_mishaps_are_no_failures() 
     assert found.failed == (Trial(candidate(20), wrong),)
 
 
-def test_the_first_candidate_is_in_the_crowd_where_others_may_only_have_been_luckier() -> None:
-    near, far = tuning(Device(), 40, first_s=1.05), tuning(Device(), 40, first_s=1.2)
-    first = near.first_candidate()
-    assert first is not None
-    assert crowd(near, CHAMPIONS) == [candidate(20), candidate(21), first.candidate]
-    assert crowd(far, CHAMPIONS) == [candidate(20), candidate(21), candidate(22)]
-
-
 def test_who_is_far_behind_the_best_is_no_champion_and_in_no_heat() -> None:
     device = Device()
     found = tuning(device, 0)
@@ -101,3 +98,15 @@ def test_who_is_far_behind_the_best_is_no_champion_and_in_no_heat() -> None:
     assert heat_size(40, found.near(BEHIND)) == 0
     assert heat(found) == Heat()
     assert device.met == []
+
+
+def test_a_final_is_expected_to_have_the_first_candidate_too_where_it_is_not_near() -> None:
+    device = Device()
+    found = tuning(device, 1)
+    assert champions_met(found, near=1) == 1
+    toy = space()
+    first = Candidate(KERNEL, toy.schedule(toy.heuristic()))
+    found.know([Trial(first, seconds(1.9)[0])])
+    assert champions_met(found, near=1) == 2 and champions_met(found, near=5) == CHAMPIONS
+    found.reject([Trial(first, Failure("wrong_result", "a lost tap"))])
+    assert champions_met(found, near=1) == 1

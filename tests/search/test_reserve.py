@@ -192,7 +192,10 @@ def test_a_kernel_without_a_batch_is_expected_to_take_the_same_before_and_after_
 
 def contest(n: int, took: Took, usable: int = 3) -> Contest:
     """The contest of a kernel whose search came to something."""
-    tuner: Any = SimpleNamespace(took=took, best_s=1e-3, usable=usable, near=lambda times: usable)
+    tuner: Any = SimpleNamespace(
+        took=took, best_s=1e-3, usable=usable, near=lambda times: usable,
+        first_candidate=lambda: None,
+    )  # fmt: skip
     return Contest(task(f"conv{n}", n), tuner, default_s=1e-3, known_trials=0, timing_s=0.1)
 
 
