@@ -16,7 +16,7 @@ from hlotune.schedules.errors import ProgramError
 
 RESULTS = Path("docs/lab/results")
 DIGITS, LONGEST = 5, 200
-"""Digits of a number in a line, of which tables show four at most, and characters of a text."""
+"""Digits of a number in a line, as many as tables show at most, and characters of a text."""
 
 
 def file_of(name: str, core: str, folder: Path = RESULTS) -> Path:

@@ -11,6 +11,7 @@ of models are, a line a model in a file for each kind of core.
 import argparse
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from math import isfinite, nan
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from benchmarks.models.examples import Example, chosen
 from benchmarks.models.peer_ours import ours
 from benchmarks.models.tuning import tuned_apart
 from benchmarks.results import Table, conditions, publish
+from benchmarks.tracked import DIGITS
 from hlotune.measure.machine.targets import host_target
 from hlotune.schedules.errors import ProgramError
 
@@ -42,23 +44,32 @@ class Line:
     model: str
     conditions: Mapping[str, Any]
     steps: int
-    first: float
-    xla_last: float
-    ours_last: float
-    apart: float
-    """The largest difference of a step, as a share of XLA's loss."""
+    first: float | None = None
+    xla_last: float | None = None
+    ours_last: float | None = None
+    apart: float | None = None
+    """The largest difference of a step, as a share of XLA's loss; of this and the losses None is
+    what is no number."""
     note: str = ""
     """Why XLA keeps the step; nothing where kernels of ours are in it."""
+
+    @property
+    def is_as_with_xla(self) -> bool:
+        return self.apart is not None and self.apart <= TOLERANCE
 
 
 def line_of(
     model: str, under: Mapping[str, Any], xla: Sequence[float], ours: Sequence[float], note: str
 ) -> Line:
     """The line of a model, of both sides' losses step by step."""
-    apart = max(abs(o - x) / abs(x) for x, o in zip(xla, ours, strict=True))
+    apart = [abs(o - x) / abs(x) for x, o in zip(xla, ours, strict=True)]
+    first, xla_last, ours_last, most = (
+        x if isfinite(x) else None
+        for x in (xla[0], xla[-1], ours[-1], max(apart) if all(map(isfinite, apart)) else nan)
+    )
     return Line(
-        model=model, conditions=under, steps=len(xla), first=xla[0], xla_last=xla[-1],
-        ours_last=ours[-1], apart=apart, note=note,
+        model=model, conditions=under, steps=len(xla), first=first, xla_last=xla_last,
+        ours_last=ours_last, apart=most, note=note,
     )  # fmt: skip
 
 
@@ -76,7 +87,7 @@ def main() -> int:
         tracked.put(path, "model", asdict(found[-1]))
     for shown, under, lines in measured(options.results):
         publish(shown, under, [asdict(x) for x in lines])
-    return 0 if all(x.apart <= TOLERANCE for x in found) else 1
+    return 0 if all(x.is_as_with_xla for x in found) else 1
 
 
 def trained(example: Example, seconds: float, under: Mapping[str, Any]) -> Line:
@@ -140,10 +151,11 @@ def table(core: str, lines: Sequence[Line]) -> Table:
 
 
 def _cells(line: Line) -> tuple[str, ...]:
+    numbers = (line.first, line.xla_last, line.ours_last)
     return (
-        line.model, str(line.steps), f"{line.first:.4g}", f"{line.xla_last:.6g}",
-        f"{line.ours_last:.6g}", f"{line.apart:.1g}",
-        "as with XLA" if line.apart <= TOLERANCE else "apart",
+        line.model, str(line.steps), *("-" if x is None else f"{x:.{DIGITS}g}" for x in numbers),
+        "-" if line.apart is None else f"{line.apart:.1g}",
+        "as with XLA" if line.is_as_with_xla else "apart",
     )  # fmt: skip
 
 

@@ -1,7 +1,7 @@
 """The benchmark of whole models: its examples, what it keeps, and what its tables say."""
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,7 @@ import jax
 import numpy as np
 import pytest
 
+from benchmarks import tracked
 from benchmarks.models import kept, networks
 from benchmarks.models.contestants import (
     ARGUMENTS,
@@ -24,6 +25,7 @@ from benchmarks.models.examples import EXAMPLES, Example, chosen
 from benchmarks.models.formats import MAKERS, made
 from benchmarks.models.kept import Line, timed
 from benchmarks.models.losses import batches, line_of, losses, trained
+from benchmarks.models.losses import measured as measured_losses
 from benchmarks.models.losses import table as loss_table
 from benchmarks.models.measuring import apart_by_norm, takes_part, wrong
 from benchmarks.models.paper import ROWS
@@ -43,6 +45,7 @@ from hlotune.search.xla_options import whole_kernel
 from hlotune.tuning_logs.best_options import SPACE
 from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.finals import Final, Paired
+from tests.benchmarks.test_tracked import CONDITIONS
 from tests.support.tree import ROOT
 
 ORT, NCNN = "onnxruntime model", "ncnn model"
@@ -241,7 +244,7 @@ def test_modules_of_pytorch_give_what_the_examples_give(name: str, tmp_path: Pat
     assert np.abs(found - wanted).max() < 1e-4 * np.abs(wanted).max()
 
 
-def test_losses_of_equal_steps_are_equal_and_the_state_is_kept() -> None:
+def test_losses_of_equal_steps_are_equal_and_the_state_is_kept(tmp_path: Path) -> None:
     from examples.mnist_training import small
 
     function, (state, x, _) = small()
@@ -258,6 +261,13 @@ def test_losses_of_equal_steps_are_equal_and_the_state_is_kept() -> None:
         "as with XLA",
         "apart",
     ]
+    lost = line_of("mnist_training", {}, (3.0, 2.0, 1.0), (3.0, float("nan"), 1.0), "")
+    assert lost.apart is None and not lost.is_as_with_xla
+    tracked.put(
+        tmp_path / "losses_znver4.jsonl", "model", {**asdict(lost), "conditions": CONDITIONS}
+    )
+    ((shown, _, _),) = measured_losses(tmp_path)
+    assert shown.rows[0][-2:] == ("-", "apart")
     with pytest.raises(ProgramError, match="expected a step of training, mnist_training or"):
         trained(EXAMPLES["unet"], 1.0, {})
 
