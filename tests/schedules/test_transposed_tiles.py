@@ -23,11 +23,12 @@ def form_of(compute: Compute) -> Form:
     return space_of(compute, TARGET).forms[stage.name][0]
 
 
-def along(rows: int, columns: int) -> int:
+def along(rows: int, columns: int, threads: int = 2) -> int:
     """Register tiles of a transpose of f32 along its results."""
     compute = transpose(rows, columns)
     form = form_of(compute)
-    found = tiles_together(compute, compute.stages[0], form, ROWS, TARGET)
+    target = replace(TARGET, threads=threads)
+    found = tiles_together(compute, compute.stages[0], form, ROWS, target)
     assert found[form.vector] == SQUARES
     return found[form.row]
 
@@ -52,6 +53,11 @@ def test_lines_that_spread_over_the_cache_leave_as_many_as_pay() -> None:
 @pytest.mark.parametrize(("rows", "tiles"), [(72, 9), (36 * 8, 18), (100 * 8, 25)])
 def test_the_parts_of_an_axis_are_equal(rows: int, tiles: int) -> None:
     assert along(rows, 1000) == tiles
+
+
+def test_where_threads_would_have_few_blocks_tiles_stay_few() -> None:
+    assert along(768, 96) == SQUARES
+    assert along(1024, 1000, threads=2) == MOST_ALONG > along(1024, 1000, threads=64) == SQUARES
 
 
 def test_maps_whose_results_lie_along_the_lanes_keep_their_order() -> None:

@@ -7,7 +7,7 @@ lines of these, lie.  The next tiles along the lanes come when all that is done,
 second cache should have the lines still.
 """
 
-from math import ceil
+from math import ceil, prod
 
 from hlotune.schedules.dtypes import BYTES
 from hlotune.schedules.ir.compute import Compute, Stage
@@ -18,6 +18,8 @@ from hlotune.schedules.targets.cpu import CpuTarget
 
 SQUARES = 4
 """Register tiles of a transpose along each of its two axes that are taken together."""
+BLOCKS = 8
+"""A thread has at least so many blocks where they are long: fewer are not even shares."""
 MOST_ALONG = 32
 """The same along the rows of tiles at most, where results lie together along these."""
 
@@ -30,8 +32,17 @@ def tiles_together(
     if stores_along_rows(stage, form):
         held = target.l2_bytes // 2 // _conflict_bytes(compute, stage, form.row)
         tiles = ceil(stage.extents[form.row] / rows)
-        along = ceil(tiles / ceil(tiles / min(MOST_ALONG, max(SQUARES, held // rows))))
+        wanted = ceil(tiles / ceil(tiles / min(MOST_ALONG, max(SQUARES, held // rows))))
+        if _blocks(stage, form, rows, wanted) >= BLOCKS * target.threads:
+            along = wanted
     return {form.row: along, form.vector: SQUARES}
+
+
+def _blocks(stage: Stage, form: Form, rows: int, along: int) -> int:
+    """How many blocks there are with so many tiles along rows, tiles being as wide as high."""
+    others = prod(n for axis, n in stage.extents.items() if axis not in (form.row, form.vector))
+    across = ceil(stage.extents[form.vector] / (rows * SQUARES))
+    return int(others * across * ceil(stage.extents[form.row] / (rows * along)))
 
 
 def _conflict_bytes(compute: Compute, stage: Stage, axis: str) -> int:
