@@ -150,6 +150,7 @@ class KernelTuner:
         """Those among them that were wrong when they were looked at as closely as winners."""
         self._standing: tuple[tuple[int, int], tuple[float, ...]] = (0, 0), ()
         """How many are usable and failed, and the times of those usable that did not fail."""
+        self._denied: set[Schedule] = set()
         self._first_trial: Trial | None = None
         self._mishaps: set[Schedule] = set()
         """Schedules on which the device failed in this run."""
@@ -194,17 +195,21 @@ class KernelTuner:
         return sum(time_s <= most_s for time_s in self._times_s())
 
     def first_candidate(self) -> Trial | None:
-        """The fastest trial of the space's own proposal; None where it was not measured, or failed
-        since."""
+        """The fastest trial of what the space proposes itself, a schedule of each algorithm; None
+        where none was measured, or it failed since."""
         found = self._first_trial
         return None if found and found.candidate.schedule in self._failed else found
 
     @cached_property
-    def _first_schedule(self) -> Schedule:
-        return self._space.schedule(self._space.heuristic())
+    def _first_schedules(self) -> frozenset[Schedule]:
+        return frozenset(map(self._space.schedule, self._space.firsts()))
 
     def has_failed(self, schedule: Schedule) -> bool:
         return schedule in self._failed
+
+    def is_denied(self, schedule: Schedule) -> bool:
+        """Whether a schedule was timed and is off by more than a program may be."""
+        return schedule in self._denied
 
     def is_wrong(self, schedule: Schedule) -> bool:
         """Whether a schedule was wrong in a final of this run."""
@@ -316,14 +321,15 @@ class KernelTuner:
     def _take(self, trials: Sequence[Trial]) -> None:
         usable = [t for t in trials if self._is_usable(t)]
         self._usable += usable
-        firsts = [t for t in usable if t.candidate.schedule == self._first_schedule]
+        firsts = [t for t in usable if t.candidate.schedule in self._first_schedules]
         known = [self._first_trial] if self._first_trial else []
         self._first_trial = min((*known, *firsts), key=lambda t: t.time_s or inf, default=None)
-        self._failed |= {
-            t.candidate.schedule
-            for t in trials
-            if isinstance(t.outcome, Failure) and not is_mishap(t)
-        }
+        for trial in trials:
+            found, schedule = trial.outcome, trial.candidate.schedule
+            if isinstance(found, Measurement) and not self._is_exact(found):
+                self._denied.add(schedule)
+            if isinstance(found, Failure) and not is_mishap(trial):
+                self._failed.add(schedule)
 
     def _observe(self, configs: Configs, trials: Sequence[Trial]) -> None:
         """Shows trials to searchers and model.  A failure of the device says nothing about a

@@ -114,11 +114,11 @@ def entrants(
     champions are the fastest by their trials.  The first candidate is among them.
     """
     best = [c for c in order if not tuner.has_failed(c.schedule)] or crowd(tuner, most)
-    if standing is None or tuner.has_failed(standing):
+    if standing is None or tuner.has_failed(standing) or tuner.is_denied(standing):
         return sorted(with_first(tuner, best, most), key=simplicity)
     stands = Candidate(tuner.kernel, standing)
     others = [c for c in best if c.schedule != standing]
-    together = with_first(tuner, [stands, *others], max(2, most))
+    together = with_first(tuner, [stands, *others], most) if most > 1 else [stands, *others[:1]]
     return [stands, *sorted((c for c in together if c.schedule != standing), key=simplicity)]
 
 

@@ -1,4 +1,4 @@
-"""One and a hyperbolic tangent are one quotient, and no farther from what is right than a sum."""
+"""One and a hyperbolic tangent are one quotient, and as near to what is right as is stated."""
 
 from functools import cache
 from typing import Any

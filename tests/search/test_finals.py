@@ -190,6 +190,15 @@ def test_the_first_candidate_is_a_champion_though_its_trial_was_of_a_slower_minu
     hopeless = known([1.0, 1.1, 1.2, 1.3], first_s=2.1)
     assert [number(c) for c in entrants(hopeless, order, None)] == [20, 21, 22]
     assert [number(c) for c in entrants(tuning, order, None, 1)] == [20], "one has room alone"
+    assert [number(c) for c in entrants(tuning, order, stands, 1)] == [23, 20], "the best meets it"
+
+
+def test_what_stood_takes_no_part_once_it_was_found_to_be_off_by_too_much() -> None:
+    tuning = tuner(Log(), ToySpace((10,) * 6, seed=11), most_error=1e-5)
+    off = Measurement(samples_s=(1.0,), numerics="strict", relative_error=1e-4)
+    tuning.know([Trial(candidate(20), off), Trial(candidate(21), measured(1.1))])
+    assert [number(c) for c in entrants(tuning, [], candidate(20).schedule)] == [21]
+    assert tuning.is_denied(candidate(20).schedule) and not tuning.is_denied(candidate(21).schedule)
 
 
 def test_what_stands_is_tested_first_and_takes_the_place_of_the_last() -> None:

@@ -2,9 +2,9 @@
 
     1 + tanh(u)   ->   2 / (1 + exp(-2 u))
 
-A hyperbolic tangent by itself takes an exponential, a quotient and, around zero, a polynomial.  Of
-a sum with one nothing is lost around zero, so that no polynomial is needed, and where the tangent
-is near -1 the quotient has the places that the sum lost.
+A hyperbolic tangent by itself takes an exponential, a quotient and, around zero, a polynomial.  A
+sum with one loses little around zero without that polynomial (1.7 units of the last place, 0.8
+with it), and where the tangent is near -1 the quotient has the places that the sum lost.
 """
 
 from collections.abc import Sequence
