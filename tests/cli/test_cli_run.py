@@ -168,7 +168,7 @@ def test_a_run_for_which_nobody_named_a_database_says_where_its_records_are(
     monkeypatch.setattr("hlotune.measure.workers.early_start.workers_ahead", nullcontext)
     monkeypatch.setattr(run_program, "load_program", lambda *_: SimpleNamespace(remarks=()))
     monkeypatch.setattr(run_program, "tuned", lambda *_: result)
-    monkeypatch.setattr(run_program, "end", lambda *_: None)
+    monkeypatch.setattr(run_program, "end", lambda *_, **__: None)
     monkeypatch.setattr("hlotune.cli.report.print_report", lambda *_, **__: None)
 
     def said(*options: str) -> str:
