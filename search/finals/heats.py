@@ -56,18 +56,18 @@ def crowd(tuner: KernelTuner, most: int) -> list[Candidate]:
 
 
 def with_first(tuner: KernelTuner, best: Sequence[Candidate], most: int) -> list[Candidate]:
-    """The first of `best`, so many at most, the last of which gives its place to the first
+    """The first of `best`, so many at most, the last of which gives its place to the fastest first
     candidate where that is missing; but not where it is hopeless.
 
-    A formula chose the first candidate before there were any trials: it owes its place to no luck,
-    and what a search ends with is not to be slower.
+    A formula chose the first candidates before there were any trials: they owe their places to no
+    luck, and what a search ends with is not to be slower than they are.
     """
-    first = tuner.first_candidate()
-    if first is None or most < 2 or not best or not is_hopeful(tuner, first):
-        return list(best[:most])
-    if first.candidate.schedule in (c.schedule for c in best[:most]):
-        return list(best[:most])
-    return [*best[: most - 1], first.candidate]
+    first, chosen = tuner.first_candidate(), list(best[:most])
+    if first is None or most < 2 or not chosen or not is_hopeful(tuner, first):
+        return chosen
+    if first.candidate.schedule in (c.schedule for c in chosen):
+        return chosen
+    return [*chosen[: most - 1], first.candidate]
 
 
 def is_hopeful(tuner: KernelTuner, first: Trial) -> bool:
@@ -78,11 +78,8 @@ def is_hopeful(tuner: KernelTuner, first: Trial) -> bool:
 def champions_met(tuner: KernelTuner, near: int) -> int:
     """How many champions a final has where so many schedules are not far behind the best."""
     first = tuner.first_candidate()
-    joins = (
-        first is not None
-        and first.time_s is not None
-        and (BEHIND * tuner.best_s < first.time_s <= FIRST_BEHIND * tuner.best_s)
-    )
+    is_near = first is not None and (first.time_s or inf) <= BEHIND * tuner.best_s
+    joins = first is not None and not is_near and is_hopeful(tuner, first)
     return max(1, min(CHAMPIONS, near + joins))
 
 

@@ -55,7 +55,7 @@ hundreds of megabytes says again what an earlier line said, so each text of a pa
 BEHIND = {**dict(pairwise(PARTS)), "toolchain": "cache", "schedule": "samples_s"}
 """The part that follows each."""
 CHECKED = 50
-"""Of so many lines one is parsed as a whole, and has to say the same."""
+"""One line in so many is parsed as a whole, and has to say the same."""
 
 
 @cache
