@@ -13,7 +13,7 @@ X = np.ones((128, 256), np.float32)
 
 
 def flops(function: Any) -> int | None:
-    """The operations of the largest kernel of a function of X; None where they cannot be counted."""
+    """The operations of the largest kernel of a function of X; None where nobody can count them."""
     return schedules_of(sites(load(function, X))[0].kernel).flops
 
 
