@@ -10,7 +10,8 @@ from benchmarks.kernels import plain
 from benchmarks.kernels.tuning import Tuning, read
 
 XLA, FIRST, OURS = "ours xla", "ours first", "ours tuned"
-PLAIN = tuple(f"ours {form}" for form in plain.FORMS)
+JITTED, DIRECT = (tuple(f"ours {x}" for x in forms) for forms in (plain.JITTED, plain.DIRECT))
+PLAIN = (*JITTED, *DIRECT)
 """Labels of entries, and of plain loops over as many bytes; all others are peers."""
 
 
@@ -60,11 +61,11 @@ class Line:
             return False
         return not seconds or not self.tuning.kernels or self.tuning.wall_s > 0
 
-    @property
-    def plain_rate(self) -> float | None:
-        """Bytes a second of the fastest copy, or of the read where results are few."""
+    def plain_rate(self, of: tuple[str, ...]) -> float | None:
+        """Bytes a second of the fastest copy, or of the read where results are few, of the loops
+        with these labels: a read's, then copies'."""
         are_few = self.stored_share * plain.SHARE_OF_STORES < 1
-        labels = PLAIN[:1] if are_few else PLAIN[1:]
+        labels = of[:1] if are_few else of[1:]
         rates = [self.loop_bytes[x] / self.times_s[x] for x in labels if x in self.times_s]
         return max(rates, default=None)
 
@@ -84,11 +85,19 @@ class Line:
 
     @property
     def share_of_bandwidth(self) -> float | None:
-        """The rate of ours as a share of the plain one; None where operations take longer than a
-        third of what bytes take."""
+        """The rate of ours as a share of that of a plain loop which is called as ours is; None
+        where operations take longer than a third of what bytes take, or no such loop was timed."""
+        return self._share_of(JITTED)
+
+    @property
+    def share_of_direct_loop(self) -> float | None:
+        """The same beside a loop that is called without XLA, which all lines have."""
         if self.published:
             return self.published.get("share_of_bandwidth")
-        rate, ours_s, tuning = self.plain_rate, self.ours_s, self.tuning
+        return self._share_of(DIRECT)
+
+    def _share_of(self, labels: tuple[str, ...]) -> float | None:
+        rate, ours_s, tuning = self.plain_rate(labels), self.ours_s, self.tuning
         if rate is None or ours_s is None or not tuning.waits_for_bytes:
             return None
         return tuning.moved_bytes / ours_s / rate

@@ -35,9 +35,7 @@ class Ours:
     ) -> Prepared:
         found = CASES[case]
         if form in plain.FORMS:
-            call, size = plain.loop(form, found.argument_bytes + found.result_bytes)
-            call()
-            return Prepared(call, list, str(size))
+            return plain_loop(form, found)
         jax.config.update("jax_enable_x64", found.has_wide_numbers)  # type: ignore[no-untyped-call]
         given = [jax.device_put(restored(x, t)) for x, t in zip(inputs, types, strict=True)]
         if form == "xla":
@@ -72,17 +70,38 @@ def tuned(case: Case, given: Sequence[Any], database: Path) -> tuple[Callable[..
 def prepared(
     case: Case, function: Callable[..., Any], given: Sequence[Any], note: str = ""
 ) -> Prepared:
-    state, rest = list(given[: case.donated]), given[case.donated :]
+    call = blocking(function, given, case.donated)
+    first = [stored(np.array(x)) for x in call()]
+    return Prepared(call, lambda: first, note)
+
+
+def plain_loop(form: str, case: Case) -> Prepared:
+    """A plain loop of as many bytes, which says how many these are; in place where the case is."""
+    moved = case.argument_bytes + case.result_bytes
+    if form in plain.JITTED:
+        made = plain.jitted(form, moved, in_place=case.donated > 0)
+        size = made.bytes
+        call: Callable[[], object] = blocking(made.function, [made.argument], int(made.donates))
+    else:
+        call, size = plain.loop(form, moved)
+    call()
+    return Prepared(call, list, str(size))
+
+
+def blocking(
+    function: Callable[..., Any], given: Sequence[Any], donated: int
+) -> Callable[[], list[Any]]:
+    """Calls that return when all results are there; the first of these replace what is donated."""
+    state, rest = list(given[:donated]), given[donated:]
 
     def call() -> list[Any]:
         made = jax.tree.leaves(function(*state, *rest))
         for x in made:
             x.block_until_ready()
-        state[:] = made[: case.donated]
+        state[:] = made[:donated]
         return made
 
-    first = [stored(np.array(x)) for x in call()]
-    return Prepared(call, lambda: first, note)
+    return call
 
 
 if __name__ == "__main__":

@@ -41,6 +41,7 @@ SMALL = 0x38
 
 _RUN_S = 0.002
 _RUNS = 100
+LINE_BYTES = 64
 READ_STREAMS = (1, 2, 4)
 """Streams of a plain read that are tried."""
 _READS = 10
@@ -191,32 +192,49 @@ def read_text(task_bytes: int, tasks: int, vector_bytes: int, streams: int = 1) 
     )
 
 
-def copy_text(task_bytes: int, tasks: int, vector_bytes: int, *, past_caches: bool) -> str:
-    """A kernel that copies `tasks` times `task_bytes` bytes, eight vectors a trip.
+def copy_text(
+    task_bytes: int,
+    tasks: int,
+    vector_bytes: int,
+    *,
+    past_caches: bool,
+    streams: int = 1,
+    ahead_bytes: int = 0,
+) -> str:
+    """A kernel that copies `tasks` times `task_bytes` bytes, eight vectors a trip of each stream.
 
     Its stores go past the caches where `past_caches` says so; both buffers begin at a cache line.
+    The streams are equal parts of what a task copies, side by side.  Each line is asked for so many
+    bytes ahead, where there are any.
     """
     vector, hint = f"<{vector_bytes // 8} x i64>", ", !nontemporal !0" if past_caches else ""
     lines = [
         f"  %position = mul i64 %trip, {8 * vector_bytes}",
         "  %copied = getelementptr i8, ptr %out, i64 %source.offset",
     ]
-    for i in range(8):
+    stream_bytes = task_bytes // streams
+    places = [n * stream_bytes + vector_bytes * i for n in range(streams) for i in range(8)]
+    for i, place in enumerate(places):
         lines += [
-            f"  %offset.{i} = add i64 %position, {vector_bytes * i}",
+            f"  %offset.{i} = add i64 %position, {place}",
             f"  %from.{i} = getelementptr i8, ptr %source, i64 %offset.{i}",
             f"  %to.{i} = getelementptr i8, ptr %copied, i64 %offset.{i}",
             f"  %value.{i} = load {vector}, ptr %from.{i}, align {vector_bytes}",
             f"  store {vector} %value.{i}, ptr %to.{i}, align {vector_bytes}{hint}",
         ]
+        if ahead_bytes and place % LINE_BYTES == 0:
+            lines += [
+                f"  %ahead.{i} = getelementptr i8, ptr %from.{i}, i64 {ahead_bytes}",
+                f"  call void @llvm.prefetch.p0(ptr %ahead.{i}, i32 0, i32 3, i32 1)",
+            ]
     return _module(
-        declarations="!0 = !{i32 1}",
+        declarations="declare void @llvm.prefetch.p0(ptr, i32, i32, i32)\n!0 = !{i32 1}",
         before="",
         end="",
         phis="",
         body="\n".join(lines),
         after="",
-        trips=task_bytes // (8 * vector_bytes),
+        trips=stream_bytes // (8 * vector_bytes),
         tasks=tasks,
         task_bytes=task_bytes,
         sink_bytes=0,
