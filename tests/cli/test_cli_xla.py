@@ -1,8 +1,6 @@
 """`tune xla`: a search of XLA's options by the command line, each trial in a process."""
 
 import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,6 +12,7 @@ from hlotune.cli import xla
 from hlotune.measure.machine.targets import host_target
 from hlotune.measure.trial import Failure
 from hlotune.search.xla_options import Both, Found
+from tests.support.commands import tune
 
 PROGRAM = """
 import jax.numpy as jnp
@@ -83,10 +82,9 @@ def test_options_that_are_slower_are_called_slower(
 
 def test_the_command_says_what_it_found(file: Path, tmp_path: Path) -> None:
     database = tmp_path / "tuning.db"
-    done = subprocess.run(
-        [sys.executable, "-m", "hlotune", "xla", f"{file}:model", "--budget", "1s", "--database",
-         str(database), "--target", host_target().fingerprint, "--json"],
-        env=os.environ | {"JAX_PLATFORMS": "cpu"}, capture_output=True, text=True, check=False,
+    done = tune(
+        "xla", f"{file}:model", "--budget", "1s", "--database", str(database),
+        "--target", host_target().fingerprint, "--json",
     )  # fmt: skip
     assert "records are in" not in done.stderr, "the user named the database"
     found = json.loads(done.stdout)  # one trial, however short the budget is

@@ -2,7 +2,6 @@
 with."""
 
 import json
-import os
 import re
 import shlex
 import signal
@@ -19,6 +18,7 @@ import xgboost
 from hlotune.cli.main import run_command
 from hlotune.costmodel.training_budget import FEWEST_ROWS
 from hlotune.costmodel.trees import Trees
+from tests.support.commands import tune_interrupted
 from tests.support.made_rows import kernels
 from tests.support.tree import ROOT
 
@@ -40,50 +40,9 @@ comes.
 """
 
 
-COMMAND = """
-import os
-import signal
-import sys
-
-class Interrupting:
-    def __init__(self, stream, at):
-        self.stream, self.at = stream, at
-
-    def __getattr__(self, name):
-        return getattr(self.stream, name)
-
-    def write(self, text):
-        count = self.stream.write(text)
-        if self.at and self.at in text:
-            self.at = ""
-            self.stream.flush()
-            os.killpg(0, signal.SIGINT)
-        return count
-
-sys.stderr = Interrupting(sys.stderr, sys.argv.pop(1))
-
-from hlotune.__main__ import main
-
-main()
-"""
-"""Runs `tune`, and interrupts it when it has said the first argument on stderr.
-
-All its processes get the signal, as those that belong to a terminal do.  It sends it itself,
-so that the run is no further than what it said, however fast the machine is.
-"""
-
-
 def interrupted(words: list[str], *, at: str) -> tuple[str, str]:
     """What a command of `tune` that was interrupted when it said `at` printed: stdout, stderr."""
-    run = subprocess.run(
-        [sys.executable, "-c", COMMAND, at, *words],
-        cwd=ROOT,
-        env=os.environ | {"JAX_PLATFORMS": "cpu"},
-        capture_output=True,
-        text=True,
-        start_new_session=True,
-        timeout=120,
-    )
+    run = tune_interrupted(at, *words)
     assert at in run.stderr
     assert run.returncode == 130, run.stderr
     assert "Traceback" not in run.stderr
@@ -128,6 +87,7 @@ def test_a_run_interrupted_while_it_searches_and_then_while_it_compares_loses_no
 
 LEARNING = """
 from hlotune.costmodel.trees import Trees
+from tests.support.commands import tune_interrupted
 from tests.support.made_rows import kernels
 
 rows = kernels(20_000, groups=12)

@@ -16,6 +16,13 @@ COMMANDS = (
     ("db", "stats", "--database", "{db}"),
     ("--help",),
 )
+EITHER_WAY = [
+    pytest.param(command, buffered, id=f"{' '.join(command)}-{buffered}")
+    for command in COMMANDS
+    for buffered in (True, False)
+    if buffered or command in (COMMANDS[0], COMMANDS[-1])
+]
+"""A table and a page of help are printed without a buffer too."""
 
 
 @pytest.fixture(scope="module")
@@ -39,8 +46,7 @@ def shell(command: tuple[str, ...], path: str, redirection: str, **variables: st
     return done.stderr
 
 
-@pytest.mark.parametrize("buffered", [True, False])
-@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+@pytest.mark.parametrize(("command", "buffered"), EITHER_WAY)
 def test_a_full_output_is_one_line(command: tuple[str, ...], buffered: bool, path: str) -> None:
     variables = {} if buffered else {"PYTHONUNBUFFERED": "1"}
     assert shell(command, path, "> /dev/full", **variables) == (
@@ -57,8 +63,7 @@ def test_an_output_that_was_closed_before_is_one_line(command: tuple[str, ...], 
     )
 
 
-@pytest.mark.parametrize("buffered", [True, False])
-@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+@pytest.mark.parametrize(("command", "buffered"), EITHER_WAY)
 def test_a_reader_that_has_left_is_no_fault(
     command: tuple[str, ...], buffered: bool, path: str
 ) -> None:

@@ -22,7 +22,7 @@ from tests.support.computes import NHWC, Array, Case, call, whole
 from tests.support.elementwise import NUMPY, level, runs_here
 
 TARGET = host_target()
-RANDOM = 3
+RANDOM = 2, pytest.param(20, marks=pytest.mark.slow)
 """Schedules of a kernel, beside the first candidate of each algorithm."""
 FORMS = {
     "product": ((9, 24), (24, 37)),
@@ -44,12 +44,15 @@ def behind(name: str, form: str, kind: str = "f32") -> Case:
     return Case(f"{name} of a {form} in {kind}", function, arguments)
 
 
+@pytest.mark.parametrize("count", RANDOM)
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("name", IN_JAX)
-def test_any_schedule_of_a_contraction_with_an_activation_is_right(name: str, form: str) -> None:
+def test_any_schedule_of_a_contraction_with_an_activation_is_right(
+    name: str, form: str, count: int
+) -> None:
     case = behind(name, form)
     references, space = References(case.kernel), space_of(case.compute, TARGET)
-    configs = *space.firsts(), *space.sample(RANDOM, np.random.default_rng(0))
+    configs = *space.firsts(), *space.sample(count, np.random.default_rng(0))
     without_code = 0
     for schedule in map(space.schedule, configs):
         try:
@@ -59,7 +62,7 @@ def test_any_schedule_of_a_contraction_with_an_activation_is_right(name: str, fo
             continue
         verdict = verify(case.kernel, built, references=references)
         assert isinstance(verdict, Verdict), (case, schedule.to_json(), verdict)
-    assert without_code <= 1
+    assert without_code <= max(1, count // 3)
 
 
 @pytest.mark.parametrize("kind", ["f64", "bf16", "f16"])

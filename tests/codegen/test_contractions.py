@@ -68,7 +68,7 @@ def check(drawn: Drawn, n: int, seed: int) -> None:
     agrees_with_the_oracle(drawn.case, found[seed % len(found)][1])
 
 
-@settings(max_examples=12)
+@settings(max_examples=8)
 @given(contractions(), st.integers(0, 2**32))
 def test_any_schedule_of_any_contraction_gives_its_numbers(drawn: Drawn, seed: int) -> None:
     check(drawn, 5, seed)
@@ -83,12 +83,22 @@ def test_every_kernel_with_a_contraction_has_sketches(drawn: Drawn) -> None:
 
 
 @pytest.mark.parametrize("kind", MORE_INTEGERS)
-@settings(max_examples=4)
+@settings(max_examples=2)
 @given(st.data(), st.integers(0, 2**32))
 def test_integers_of_any_type_wrap_as_they_should(
     kind: str, data: st.DataObject, seed: int
 ) -> None:
     check(data.draw(contractions(st.just(kind))), 2, seed)  # LLVM takes seconds for some
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", MORE_INTEGERS)
+@settings(max_examples=10)
+@given(st.data(), st.integers(0, 2**32))
+def test_integers_of_any_type_wrap_in_many_contractions(
+    kind: str, data: st.DataObject, seed: int
+) -> None:
+    check(data.draw(contractions(st.just(kind))), 4, seed)
 
 
 @pytest.mark.slow

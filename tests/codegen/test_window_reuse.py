@@ -205,19 +205,21 @@ def test_a_depthwise_tile_loads_each_element_tap_and_bias_once(
     assert max(blocks) == loads
 
 
-@pytest.mark.parametrize(
-    "case",
-    (
-        named("small depthwise"), depthwise(16, 19, 37), planes(9, 18, 6, 6, groups=6),
-        conv(11, 13, 24, 24, groups=24, stride=2), conv(10, 9, 20, 20, groups=20, window=5, pad=2),
-        conv(9, 9, 18, 18, groups=18, window=7, pad=3), conv(9, 9, 20, 40, groups=20),
-    ),
-    ids=repr,
+DEPTHWISE = (
+    named("small depthwise"), depthwise(16, 19, 37), planes(9, 18, 6, 6, groups=6),
+    conv(11, 13, 24, 24, groups=24, stride=2), conv(10, 9, 20, 20, groups=20, window=5, pad=2),
+    conv(9, 9, 18, 18, groups=18, window=7, pad=3), conv(9, 9, 20, 40, groups=20),
 )  # fmt: skip
-def test_depthwise_schedules_are_right(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+
+
+@pytest.mark.parametrize("count", (6, pytest.param(60, marks=pytest.mark.slow)))
+@pytest.mark.parametrize("case", DEPTHWISE, ids=repr)
+def test_depthwise_schedules_are_right(
+    case: Case, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     target = host_target()
     space, references = case.space(target), References(case.kernel)
-    configs = [space.heuristic(), *space.sample(12, np.random.default_rng(4))]
+    configs = [space.heuristic(), *space.sample(count, np.random.default_rng(4))]
     rolls: list[bool] = []
 
     def counted(

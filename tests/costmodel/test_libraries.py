@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hlotune.costmodel import pretrained
-from tests.support.libraries import tune_without
+from tests.support.commands import tune_lacking
 from tests.support.tree import ROOT
 
 PRODUCT = """
@@ -57,7 +57,7 @@ def test_networks_without_torch_name_the_command_that_installs_it(
         "`pip install torch`, or choose another model"
         for needs in ("mlp", "treegru", "mlp")
     ]
-    done = tune_without("torch", *run, "--model", "treegru")
+    done = tune_lacking("torch", *run, "--model", "treegru")
     assert done.returncode == 2
     assert "\ntune: the model treegru needs the library torch" in f"\n{done.stderr}"
     assert not (tmp_path / "t.db").exists()
@@ -72,7 +72,7 @@ def test_trees_without_xgboost_name_the_command_that_installs_it(
         "with `pip install xgboost-cpu`, or choose another model"
         for model in models
     ]
-    done = tune_without("xgboost", *run, "--model", "trees")
+    done = tune_lacking("xgboost", *run, "--model", "trees")
     assert done.returncode == 2
     assert "\ntune: the model trees needs the library xgboost" in f"\n{done.stderr}"
     assert not (tmp_path / "t.db").exists()
@@ -81,7 +81,7 @@ def test_trees_without_xgboost_name_the_command_that_installs_it(
 def test_exporting_trees_without_xgboost_names_the_command_that_installs_it(tmp_path: Path) -> None:
     source, out = pretrained.shipped("trees"), tmp_path / "trees.json"
     words = ("model", "export", "--file", str(source), "-o", str(out))
-    done = tune_without("xgboost", *words)
+    done = tune_lacking("xgboost", *words)
     assert done.returncode == 2
     assert "trees needs the library xgboost, which is not installed" in done.stderr
     assert not out.exists()

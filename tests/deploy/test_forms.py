@@ -24,7 +24,7 @@ from hlotune.search.finals.forms import Compared, confidence_of
 from hlotune.search.finals.whole_program import WholeProgram
 from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.finals import Final
-from tests.support.applied import DIRECT, PARAMETERS, final, mlp, normal
+from tests.support.applied import PARAMETERS, final, mlp, normal, vouched
 
 Times = Callable[[frozenset[str]], Sequence[float]]
 """Seconds of calls, one after the other, of a program with kernels of ours at some sites."""
@@ -74,7 +74,7 @@ def test_a_kernel_that_loses_alone_is_faster_in_a_program_that_xla_runs_badly(
 ) -> None:
     """Alone the default takes half the time of ours; in the program it takes ten times as long."""
     simulated(monkeypatch, lambda places: (0.01,) if "dot1" in places else (0.04, 0.05))
-    loses = {both[1].kernel.key: final(DIRECT, default_s=1e-5, tuned_s=2e-5)}
+    loses = {both[1].kernel.key: vouched(both[1].kernel, default_s=1e-5, tuned_s=2e-5)}
     assert found(whole, {}, loses) is True
 
 
@@ -83,7 +83,7 @@ def test_a_kernel_that_wins_alone_is_no_gain_where_xla_has_it_for_nothing(
 ) -> None:
     """XLA computes it with its neighbours, which have its operands anyway."""
     simulated(monkeypatch, lambda places: (0.02,) if "dot1" in places else (0.01,))
-    wins = {both[1].kernel.key: final(DIRECT)}
+    wins = {both[1].kernel.key: vouched(both[1].kernel)}
     assert found(whole, {}, wins) is False
     left_out = {both[1].kernel.key: final(DEFAULT)}
     assert found(whole, wins, left_out), "nor does it stay once it won"
@@ -100,14 +100,14 @@ def test_the_default_counts_in_both_of_its_modes(
     """So many of ten calls take twice as long: a user has all of them, and ours is between."""
     default = (0.02,) * slow_calls + (0.01,) * (10 - slow_calls)
     simulated(monkeypatch, lambda places: (0.013,) if places else default)
-    assert found(whole, {}, {both[0].kernel.key: final(DIRECT)}) == is_faster
+    assert found(whole, {}, {both[0].kernel.key: vouched(both[0].kernel)}) == is_faster
 
 
 def test_forms_that_are_alike_are_not_timed(
     whole: WholeProgram, both: tuple[Site, Site], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(forms_module, "judged", None)
-    same = {both[0].kernel.key: final(DIRECT)}
+    same = {both[0].kernel.key: vouched(both[0].kernel)}
     compared = whole.is_faster(same, same, 0.95, 1.0, 10.0)
     assert compared == Compared(is_faster=False, standing=frozenset(same), is_same=True)
 
@@ -120,8 +120,8 @@ def test_a_kernel_that_another_covers_does_not_stand_in_the_form(
         (a, b) for a in sites(program) for b in sites(program) if overlap(a, b) and a.ops > b.ops
     )
     tried = {
-        whole_group.kernel.key: final(DIRECT, default_s=3e-5, tuned_s=1e-5),
-        part.kernel.key: final(DIRECT),
+        whole_group.kernel.key: vouched(whole_group.kernel, default_s=3e-5, tuned_s=1e-5),
+        part.kernel.key: vouched(part.kernel),
     }
     compared = whole.is_faster({}, tried, 0.95, 1.0, 10.0)
     assert compared is not None
@@ -139,7 +139,7 @@ def test_calls_too_long_for_a_proof_are_not_made(
     simulated(monkeypatch, lambda places: pytest.fail("timed"))
     monkeypatch.setattr(forms_module, "judged", None)
     whole._ready = replace(whole.ready_in(10.0), call_s=call_s)
-    more = {both[0].kernel.key: final(DIRECT)}
+    more = {both[0].kernel.key: vouched(both[0].kernel)}
     assert whole.is_faster({}, more, confidence_of(3), 3.0, 10.0) is None
 
 
@@ -194,7 +194,7 @@ def test_a_form_that_is_wrong_is_not_timed(
     monkeypatch.setattr(forms_module, "judged", wrong)
     simulated(monkeypatch, lambda places: pytest.fail("timed"))
     with pytest.raises(WrongResult, match="off by one"):
-        whole.is_faster({}, {both[0].kernel.key: final(DIRECT)}, 0.95, 1.0, 10.0)
+        whole.is_faster({}, {both[0].kernel.key: vouched(both[0].kernel)}, 0.95, 1.0, 10.0)
 
 
 def test_a_sample_of_short_calls_is_one_of_a_loop_of_them(

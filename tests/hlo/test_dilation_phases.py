@@ -327,6 +327,14 @@ def test_all_schedules_of_odd_results_are_right(spec: Any, window: int) -> None:
     check_schedules(ragged(spec, window), "direct")
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("spec", [NHWC, NCHW], ids=["NHWC", "NCHW"])
+@pytest.mark.parametrize("case", [ragged, infinite])
+def test_many_schedules_of_both_are_right(case: Callable[..., Case], spec: Any) -> None:
+    for window in (3, 4, 5):
+        check_schedules(case(spec, window), "direct", drawn=40)
+
+
 @pytest.mark.parametrize(
     ("narrow", "wide"), [("int8", "int32"), ("int8", "float32"), ("int16", "int64")]
 )
@@ -351,14 +359,15 @@ def test_vectors_of_wide_results_of_narrow_sums_fit_where_nobody_reads(
 
 
 def check_schedules(
-    case: Case, algorithm: str, target: CpuTarget | None = None, placement: Placement = "behind"
-) -> None:
+    case: Case, algorithm: str, target: CpuTarget | None = None, placement: Placement = "behind",
+    *, drawn: int = 6,
+) -> None:  # fmt: skip
     """Packed and not, clipped and not, along whichever axis the vectors go."""
     target = target or host_target()
     wanted = np.asarray(jax.jit(case.function)(*case.arguments))
     space = space_of(case.compute, target)
-    drawn = space.sample(12, np.random.default_rng(0))
-    schedules = [space.schedule(c) for c in (*space.firsts(), *drawn)]
+    configs = *space.firsts(), *space.sample(drawn, np.random.default_rng(0))
+    schedules = [space.schedule(c) for c in configs]
     assert any(s.algorithm.startswith(algorithm) for s in schedules)
     for schedule in schedules:
         loaded = load_built(build(case.compute, schedule, target))

@@ -159,10 +159,20 @@ def test_tiles_have_groups_that_divide_a_reduction_where_many_do(extent: int, de
 
 @pytest.mark.parametrize("case", CASES.values(), ids=repr)
 def test_arrays_say_what_nests_say(case: Case) -> None:
-    found = space(case)
-    rng = np.random.default_rng(0)
-    configs = np.concatenate([found.sample(40, rng), found._draw(40, rng)])
-    configs[40:, 1:] = rng.integers(found.knobs.counts, size=(40, len(found.knobs.counts)))
+    check_arrays(case, 16)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CASES.values(), ids=repr)
+def test_long_arrays_say_what_nests_say(case: Case) -> None:
+    check_arrays(case, 100)
+
+
+def check_arrays(case: Case, count: int) -> None:
+    """Of configs that are in the space, and as many with any numbers."""
+    found, rng = space(case), np.random.default_rng(0)
+    configs = np.concatenate([found.sample(count, rng), found._draw(count, rng)])
+    configs[count:, 1:] = rng.integers(found.knobs.counts, size=(count, len(found.knobs.counts)))
     binds(case, found, configs)
 
 

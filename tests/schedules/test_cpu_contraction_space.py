@@ -131,7 +131,7 @@ def test_in_no_kind_of_space_is_such_a_position_legal() -> None:
 @pytest.mark.parametrize("name", (*ALL, "frozen row"))
 def test_features_of_arrays_are_those_of_nests_built_one_by_one(name: str) -> None:
     space = space_of(name)
-    binds_features(space, space.sample(40, np.random.default_rng(0)))
+    binds_features(space, space.sample(20, np.random.default_rng(0)))
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ def work(nest: LoopNest | None) -> tuple[tuple[int, str], ...]:
 @pytest.mark.parametrize("name", (*SMALL, "frozen row"))
 def test_equal_nests_have_equal_digests_and_different_work_has_different_ones(name: str) -> None:
     space, rng = space_of(name), np.random.default_rng(3)
-    configs = space.sample(80, rng)
+    configs = space.sample(40, rng)
     configs = np.concatenate(
         [configs, space.neighbours(configs, rng), space.neighbours(configs, rng)]
     )

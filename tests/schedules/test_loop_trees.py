@@ -56,7 +56,14 @@ def binds_nodes(space: CpuSpace, configs: Configs) -> None:
 @pytest.mark.parametrize("name", ALL)
 def test_trees_of_arrays_are_those_of_nests_taken_one_by_one(name: str) -> None:
     space = named(name).space(AVX512)
-    binds_nodes(space, space.sample(30, np.random.default_rng(0)))
+    binds_nodes(space, space.sample(15, np.random.default_rng(0)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ALL)
+def test_trees_of_many_configs_are_those_of_nests(name: str) -> None:
+    space = named(name).space(AVX512)
+    binds_nodes(space, space.sample(300, np.random.default_rng(1)))
 
 
 @given(contractions(), st.sampled_from(tuple(TARGETS.values())), st.integers(0, 2**32))

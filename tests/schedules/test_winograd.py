@@ -99,7 +99,7 @@ def test_sums_that_are_cut_along_taps_are_right(frozen: bool, window: tuple[int,
         assert isinstance(found, Verdict), (found, sketch)
 
 
-@settings(max_examples=5)
+@settings(max_examples=3)
 @given(windows(), st.integers(0, 2**32))
 def test_any_schedule_of_any_window_is_right(case: Case, seed: int) -> None:
     rng = np.random.default_rng(seed)

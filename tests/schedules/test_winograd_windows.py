@@ -128,10 +128,24 @@ def test_bounds_of_large_weights_are_those_of_small_ones(monkeypatch: pytest.Mon
     np.testing.assert_allclose(shared, alone, rtol=1e-6)
 
 
-@pytest.mark.parametrize("layout", LAYOUTS[:3])
+Windows = tuple[tuple[int, int, int, int, int, int], ...]
+
+
+def in_turn(*windows: Windows) -> list[Any]:
+    """Windows with a layout each, one after the other; with the others where tests may be slow."""
+    return [
+        pytest.param(
+            axes, layout, id=f"{axes}-{layout}",
+            marks=() if (n - k) % 3 == 0 else pytest.mark.slow,
+        )
+        for n, axes in enumerate(windows)
+        for k, layout in enumerate(LAYOUTS[:3])
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize(
-    "axes",
-    (
+    ("axes", "layout"),
+    in_turn(
         ((26, 6, 2, 1, 0, 0),),
         ((26, 6, 2, 1, 1, 2),),
         ((31, 9, 3, 1, 1, 0),),
@@ -139,19 +153,17 @@ def test_bounds_of_large_weights_are_those_of_small_ones(monkeypatch: pytest.Mon
         ((14, 6, 2, 1, 2, 2), (15, 6, 2, 1, 0, 1)),
         ((29, 6, 4, 2, 0, 0),),
     ),
-    ids=str,
 )
 def test_windows_of_three_steps_are_taken_and_their_results_right(
-    axes: tuple[tuple[int, int, int, int, int, int], ...], layout: str
+    axes: Windows, layout: str
 ) -> None:
     """Six taps of stride two are three taps over pairs of inputs."""
     taken_and_right(axes, layout)
 
 
-@pytest.mark.parametrize("layout", LAYOUTS[:3])
 @pytest.mark.parametrize(
-    "axes",
-    (
+    ("axes", "layout"),
+    in_turn(
         ((6, 3, 1, 1, 1, 1), (7, 3, 1, 1, 1, 1), (9, 3, 1, 1, 1, 1)),
         ((9, 3, 1, 1, 0, 0), (7, 3, 1, 1, 0, 0), (6, 3, 1, 1, 0, 0)),
         ((7, 3, 2, 1, 1, 1), (7, 3, 1, 1, 1, 0), (9, 3, 1, 1, 1, 1)),
@@ -161,10 +173,9 @@ def test_windows_of_three_steps_are_taken_and_their_results_right(
         ((14, 3, 1, 3, 2, 2), (9, 3, 1, 1, 1, 1)),
         ((23, 3, 2, 4, 0, 1),),
     ),
-    ids=str,
 )
 def test_windows_with_axes_besides_are_taken_and_their_results_right(
-    axes: tuple[tuple[int, int, int, int, int, int], ...], layout: str
+    axes: Windows, layout: str
 ) -> None:
     """Three axes, a stride along one, or other taps: what is not transformed is summed over.
 
@@ -173,7 +184,7 @@ def test_windows_with_axes_besides_are_taken_and_their_results_right(
     taken_and_right(axes, layout)
 
 
-def taken_and_right(axes: tuple[tuple[int, int, int, int, int, int], ...], layout: str) -> None:
+def taken_and_right(axes: Windows, layout: str) -> None:
     case, target = strided(*axes, channels=16, layout=layout), host_target()
     spaces = winograd_spaces(case.compute, target)
     assert spaces and is_known(case, 4)

@@ -11,7 +11,9 @@ import pytest
 
 from hlotune.deploy import accuracy
 from hlotune.deploy import bench as bench_module
+from hlotune.deploy.apply import TunedFunction
 from hlotune.deploy.bench import Prepared
+from hlotune.deploy.bench_result import BenchResult
 from hlotune.deploy.inputs import Inputs, example_inputs, random_inputs
 from hlotune.hlo.calling.callable import jitted
 from hlotune.hlo.frontends.program import Program, load
@@ -20,10 +22,10 @@ from hlotune.measure.machine.machine_lock import Turns
 from hlotune.measure.machine.targets import host_target, toolchain
 from hlotune.search.finals import whole_program as whole_module
 from hlotune.search.finals.closing import Within
-from hlotune.search.finals.form_costs import LEAST_S
+from hlotune.search.finals.form_costs import LEAST_S, PAIRS
 from hlotune.search.finals.whole_program import WholeProgram
 from hlotune.tuning_logs.database import Database
-from tests.support.applied import DIRECT, PARAMETERS, final, mlp, normal
+from tests.support.applied import PARAMETERS, mlp, normal, vouched
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +39,7 @@ def test_the_whole_program_has_the_winners_of_the_cache_mode_that_was_searched(
     (site, *_) = sites(program)
     with Database(tmp_path / "a.db") as database:
         run = database.start_run(None, host_target(), toolchain(), cache="warm")
-        database.record_final(run, site.kernel, final(DIRECT))
+        database.record_final(run, site.kernel, vouched(site.kernel))
         asked: list[str] = []
         whole = WholeProgram(
             program, database, "standard", host_target(), "warm",
@@ -74,18 +76,29 @@ def test_a_program_of_long_calls_is_due_what_the_fewest_pairs_take(
 def test_what_is_prepared_is_not_done_again_when_it_is_compared(
     program: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (site, *_) = sites(program)
+    (site, *_), asked, real = sites(program), list[dict[str, Any]](), bench_module.compared
+
+    def noting(ready: Prepared, tuned: TunedFunction, **limits: Any) -> BenchResult:
+        asked.append({"ready": ready, **limits})
+        return real(ready, tuned, **limits)
+
+    monkeypatch.setattr(whole_module, "compared", noting)
     with Database(tmp_path / "a.db") as database:
         run = database.start_run(None, host_target(), toolchain(), cache="warm")
-        database.record_final(run, site.kernel, final(DIRECT))
+        database.record_final(run, site.kernel, vouched(site.kernel))
         whole = WholeProgram(program, database, "standard", host_target(), "warm")
         assert whole.due_s(timing_s=1.0) == 0.0
         whole.prepare(60.0)
+        assert whole._ready is not None
+        ready = whole._ready = replace(whole._ready, call_s=0.001)  # whatever else runs here
         assert 0.0 < whole.due_s(timing_s=0.0) == whole.due_s(timing_s=LEAST_S)
         monkeypatch.setattr(accuracy, "evaluate", None)  # the oracle
+        monkeypatch.setattr(whole_module, "prepared", None)
         late = whole.compare(0.0)
         assert late is not None and late.paired is not None
-        assert len(late.paired.default_s) > 6, "as many pairs as a second allows"
+    (limits,) = asked
+    assert limits["ready"] is ready
+    assert (limits["limit_s"], limits["pairs"]) == (LEAST_S, PAIRS), "as many as a second allows"
 
 
 def test_calls_of_a_third_of_a_second_are_expected_to_take_the_pairs_that_prove_something(
@@ -131,7 +144,7 @@ def test_others_wait_while_a_program_is_prepared_and_checked(
     watched(bench_module, "judged")
     with Database(tmp_path / "a.db") as database:
         run = database.start_run(None, host_target(), toolchain(), cache="warm")
-        database.record_final(run, site.kernel, final(DIRECT))
+        database.record_final(run, site.kernel, vouched(site.kernel))
         whole = WholeProgram(program, database, "standard", host_target(), "warm", turns)
         whole.prepare(60.0)
         assert whole.compare(0.2) is not None
@@ -167,7 +180,7 @@ def test_an_oracle_without_time_leaves_the_program_to_be_held_against_the_defaul
     (site, *_) = sites(program)
     with Database(tmp_path / "a.db") as database:
         run = database.start_run(None, host_target(), toolchain(), cache="warm")
-        database.record_final(run, site.kernel, final(DIRECT))
+        database.record_final(run, site.kernel, vouched(site.kernel))
         whole = WholeProgram(program, database, "standard", host_target(), "warm")
         whole.prepare(0.0)
         compared = whole.compare(0.2)

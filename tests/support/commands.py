@@ -9,13 +9,15 @@ process does is not tested so: that a command itself imports what it needs, how 
 
 import multiprocessing
 import os
+import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
-from functools import cache
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
+from typing import Any
 
 from tests.support.tree import ROOT
 
@@ -27,16 +29,21 @@ IMPORTED = (
     "tests.support.first_command",
 )
 """What the server imports: the command line, and what nearly all of its commands need."""
+READ_LATE = {"HLOTUNE_DEBUG"}
+"""Variables that are read when a command has failed: they change nothing that is imported."""
+LONGEST_S = 300.0
+"""No command of a test takes so long."""
 
 
 def tune(*arguments: str, **variables: str) -> "subprocess.CompletedProcess[str]":
     """What a command says and how it ends, begun in the root of the tree.
 
-    Variables may change what is imported and how: a command that gets some begins from nothing.
+    Variables may change what is imported and how: a command that gets some begins from nothing,
+    unless they are read late.
     """
     inherited = {k: v for k, v in os.environ.items() if not k.startswith("HLOTUNE_")}
     environment = inherited | {"JAX_PLATFORMS": "cpu"} | variables
-    if variables or sys.platform != "linux":
+    if variables.keys() - READ_LATE or sys.platform != "linux":
         return subprocess.run(
             [sys.executable, "-m", "hlotune", *arguments],
             cwd=ROOT, env=environment, capture_output=True, text=True, check=False,
@@ -44,14 +51,60 @@ def tune(*arguments: str, **variables: str) -> "subprocess.CompletedProcess[str]
     return forked(arguments, environment)
 
 
+def tune_lacking(library: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    """A command where a library is not installed that no command imports as it begins."""
+    return forked(arguments, os.environ | {"JAX_PLATFORMS": "cpu"}, partial(_lack, library))
+
+
+def _lack(library: str) -> None:
+    assert library not in sys.modules
+    sys.modules[library] = None  # type: ignore[assignment]  # importing it fails now
+
+
+def tune_interrupted(at: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    """A command that Ctrl-C meets when it has said something on stderr.
+
+    All its processes get the signal, as those that belong to a terminal do.  It sends it itself,
+    so that the run is no further than what it said, however fast the machine is.
+    """
+    return forked(arguments, os.environ | {"JAX_PLATFORMS": "cpu"}, partial(_interrupt, at))
+
+
+def _interrupt(at: str) -> None:
+    os.setsid()
+    sys.stderr = Interrupting(sys.stderr, at)  # type: ignore[assignment]
+
+
+class Interrupting:
+    """A stream that sends its process group the signal of Ctrl-C when some text was written."""
+
+    def __init__(self, stream: Any, at: str) -> None:
+        self.stream, self.at = stream, at
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
+
+    def write(self, text: str) -> int:
+        count: int = self.stream.write(text)
+        if self.at and self.at in text:
+            self.at = ""
+            self.stream.flush()
+            os.killpg(0, signal.SIGINT)
+        return count
+
+
 def forked(
-    arguments: Sequence[str], environment: Mapping[str, str]
+    arguments: Sequence[str],
+    environment: Mapping[str, str],
+    ahead: Callable[[], None] | None = None,
 ) -> "subprocess.CompletedProcess[str]":
+    """What a forked process says that does something ahead of the command."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        process = server().Process(target=_command, args=(arguments, dict(environment), folder))
+        given = arguments, dict(environment), folder, ahead
+        process = server().Process(target=_command, args=given)
         process.start()
-        process.join()
+        process.join(LONGEST_S)
         assert process.exitcode is not None
         out, err = ((folder / x).read_text(encoding="utf-8") for x in ("stdout", "stderr"))
     return subprocess.CompletedProcess(["tune", *arguments], process.exitcode, out, err)
@@ -64,7 +117,12 @@ def server() -> ForkServerContext:
     return context
 
 
-def _command(arguments: Sequence[str], environment: dict[str, str], folder: Path) -> None:
+def _command(
+    arguments: Sequence[str],
+    environment: dict[str, str],
+    folder: Path,
+    ahead: Callable[[], None] | None,
+) -> None:
     """In the forked process: the command, with files for its streams."""
     for number, name in ((1, "stdout"), (2, "stderr")):
         with (folder / name).open("wb") as file:
@@ -73,6 +131,8 @@ def _command(arguments: Sequence[str], environment: dict[str, str], folder: Path
     os.environ.update(environment)
     os.chdir(ROOT)
     sys.argv = ["tune", *arguments]
+    if ahead:
+        ahead()
     from hlotune.cli.main import main
 
     main()
