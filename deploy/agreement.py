@@ -8,7 +8,8 @@ from hlotune.codegen.runtime.prepacking import part_bytes
 from hlotune.deploy.archive import AGAIN
 from hlotune.deploy.manifest import Manifest
 from hlotune.hlo.graph import TensorType
-from hlotune.hlo.mlir.module import Call, Signature
+from hlotune.hlo.mlir.custom_calls import Call
+from hlotune.hlo.mlir.module import Signature
 from hlotune.schedules.errors import ProgramError
 
 

@@ -39,6 +39,7 @@ from hlotune.deploy.manifest import Manifest, manifests_of, variants_json
 from hlotune.deploy.replacement import combined, loaded_here
 from hlotune.hlo.calling.callable import JittedProgram, device_of, function_of
 from hlotune.hlo.frontends.program import Program
+from hlotune.hlo.mlir import custom_calls
 from hlotune.hlo.mlir import module as mlir
 from hlotune.hlo.mlir.stored_values import with_weights
 from hlotune.measure.machine.devices import target_with
@@ -207,7 +208,7 @@ def _loaded(
     check_signature(path, manifest, signature, [p.nbytes for p in packed])
     count = len(signature.arguments) - len(packed)
     check_keys(path, manifest.keys, signature.arguments[:count], signature.results)
-    check_calls(path, builts, mlir.calls(module, dispatcher.TARGET))
+    check_calls(path, builts, custom_calls.calls(module, dispatcher.TARGET))
     for built in builts:
         dispatcher.bind(built.key, loaded_here(built))
     artifact = Artifact(
@@ -239,7 +240,7 @@ def _placed(digest: str, data: bytes, placed: dict[str, Any], device: jax.Device
 def _members(tuned: TunedFunction) -> dict[str, bytes]:
     whole = combined(tuned.program, tuned.replacements)
     module = with_weights(whole.module, tuned.program.weights)
-    called = {c.config.get("key") for c in mlir.calls(module, dispatcher.TARGET)}
+    called = {c.config.get("key") for c in custom_calls.calls(module, dispatcher.TARGET)}
     made = [r.built for r in tuned.replacements if r.built]
     builts = {built.key: built for built in made if built.key in called}
     return {

@@ -14,6 +14,7 @@ from hlotune.hlo.calling.arguments import leaves_of, whole_arguments
 from hlotune.hlo.calling.keys import NO_KEYS, Keys, with_keys
 from hlotune.hlo.frontends.program import Program, shape_of
 from hlotune.hlo.mlir import module as mlir
+from hlotune.hlo.mlir.custom_calls import call_targets
 from hlotune.hlo.mlir.rewrite import add_arguments
 from hlotune.hlo.mlir.weights import make_arguments
 from hlotune.schedules.errors import ProgramError
@@ -151,7 +152,7 @@ def _exported(module: mlir.Module, function: mlir.Signature, platform: str) -> e
         return tuple(jnp.zeros(r.shape, r.dtype) for r in results)
 
     template = export.export(jax.jit(zeros, keep_unused=True), platforms=(platform,))(*arguments)
-    calls_lapack = any(name.startswith(LAPACK) for name in mlir.call_targets(module))
+    calls_lapack = any(name.startswith(LAPACK) for name in call_targets(module))
     if platform == HOST_PLATFORM and not calls_lapack:
         template = dataclasses.replace(
             template,

@@ -24,8 +24,9 @@ from hlotune.hlo.to_compute.collapse_axes import collapse
 from hlotune.hlo.to_compute.contractions import CONTRACTIONS, Contraction, Place, contraction
 from hlotune.hlo.to_compute.conversions import converted, narrowed
 from hlotune.hlo.to_compute.dilation_phases import phases
-from hlotune.hlo.to_compute.expressions import Known, followed
+from hlotune.hlo.to_compute.expressions import Known
 from hlotune.hlo.to_compute.few_terms import as_map, has_few_terms
+from hlotune.hlo.to_compute.followed import followed
 from hlotune.hlo.to_compute.group_stages import group_compute
 from hlotune.hlo.to_compute.index_maps import Domain, Index, unravel
 from hlotune.hlo.to_compute.prologues import (

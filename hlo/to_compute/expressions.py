@@ -373,39 +373,6 @@ def view_index(op: Op, shape: Shape, result: Shape, index: Index, extents: Exten
     return tuple(e * strides[d] + starts[d] for d, e in enumerate(index))
 
 
-def followed(graph: Graph, start: int, index: Index, extents: Extents) -> dict[int, Index]:
-    """The index of every value that is computed, element by element, from `start` at `index`."""
-    found = {start: index}
-    for op in graph.ops:
-        source = next((v for v in op.operands if v in found), None)
-        if source is not None:
-            shape, result = graph.types[source].shape, graph.types[op.results[0]].shape
-            found[op.results[0]] = _followed(op, shape, result, found[source], extents)
-    return found
-
-
-def _followed(op: Op, shape: Shape, result: Shape, index: Index, extents: Extents) -> Index:
-    name = short_name(op)
-    if name in ELEMENTWISE and shape == result:
-        return index
-    if name == "reshape":
-        return reshape_index(index, shape, result, extents)
-    if name == "transpose":
-        return tuple(index[p] for p in numbers(op, "permutation"))
-    if name == "reverse":
-        return view_index(op, shape, result, index, extents)
-    if name == "broadcast_in_dim":
-        targets = numbers(op, "broadcast_dimensions")
-        kept = dict(zip(targets, shape, strict=True))
-        if all(n == kept.get(d, 1) for d, n in enumerate(result)):
-            place = dict(zip(targets, index, strict=True))
-            return tuple(place.get(d, Affine()) for d in range(len(result)))
-    raise UnsupportedKernel(
-        f"expected elementwise operations and reshapes behind the contraction, got {op.name} from "
-        f"{shape} to {result}; the kernel stays with the default compiler"
-    )
-
-
 def direction(op: Op) -> str:
     if op["compare_type"] == "TOTALORDER":
         raise UnsupportedKernel(

@@ -53,7 +53,7 @@ def test_every_planted_fault_is_found(name: str) -> None:
 def test_winners_with_large_constants_meet_fewer_sets_and_every_fault_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("hlotune.measure.verification.verify.LARGE_BYTES", 0)
+    monkeypatch.setattr("hlotune.measure.verification.rounds.LARGE_BYTES", 0)
     drawn, references = list[tuple[str, int]](), References(kernel())
 
     class Counting(References):
@@ -110,7 +110,7 @@ def test_a_race_for_scratch_is_found_by_name(rows: int) -> None:
 def test_what_is_not_watched_in_a_candidate_is_watched_in_a_winner(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("hlotune.measure.verification.verify.WATCHED_AT_FIRST_BYTES", 0)
+    monkeypatch.setattr("hlotune.measure.verification.rounds.WATCHED_AT_FIRST_BYTES", 0)
     found = failure(verify(kernel(), tiny_dot(SHARED_SCRATCH), thorough=True))
     assert "written by the tasks of two threads, got" in found.message
 
