@@ -249,10 +249,9 @@ def settle(
     finite = np.isfinite(held)
     own = np.where(finite, ulps * precision.eps * np.abs(value) + precision.underflow, 0.0)
     if faithful:
-        lost = (
-            (held != value) | (residual != 0) | ((held != 0) & (np.abs(held) < precision.flushed))
-        )
-        own = np.where((error > 0) | (lost & finite), own, 0.0)
+        is_small = (held != 0) & (np.abs(held) < precision.flushed)
+        is_lost = (held != value) | (residual != 0) | is_small
+        own = np.where((error > 0) | (is_lost & finite), own, 0.0)
     once = nearest and dtype not in NARROW
     most = precision.largest * (1 + precision.eps / 4 if once else 1)
     overflows = np.abs(value) + (error if once else error + own) > most
@@ -261,8 +260,9 @@ def settle(
     if dtype in NARROW and not convert:
         held_wide = np.abs(value) <= PRECISIONS["f32"].largest
         error = np.where(held_wide & ~finite, UNKNOWN, error)
-    keep = dtype == "f32" and not convert
-    return Bounded(_flushed(np.where(finite, value, held) if keep else held, dtype), error, dtype)
+    if dtype == "f32" and not convert:
+        held = np.where(finite, value, held)
+    return Bounded(_flushed(held, dtype), error, dtype)
 
 
 def scaled(error: Float, factor: Values) -> Float:

@@ -41,7 +41,7 @@ from hlotune.schedules.dtypes import accumulator, is_float
 from hlotune.schedules.errors import UnsupportedKernel
 from hlotune.schedules.ir.compute import Axis, Compute, Stage, Store
 from hlotune.schedules.ir.expr import Affine, Apply, Const, Expr, Load
-from hlotune.schedules.ir.monoids import SELECTED, SUM
+from hlotune.schedules.ir.monoids import SELECTED, SUM, Monoid
 
 Cut = tuple[str, int]
 """An axis, and the extent of the inner one of the two that it is split into."""
@@ -306,21 +306,10 @@ class _Group(Assembly):
         Raises UnsupportedKernel where it begins at another value than the identity, or goes along
         an axis that a reshape cuts.
         """
-        count = len(op.results)
-        inputs, inits = op.operands[:count], op.operands[count:]
+        inputs = op.operands[: len(op.results)]
         dtypes = [accumulator(self.graph.types[r].dtype) for r in op.results]
         domain, axis = self.domain(inputs[0], (found.dimension,)), self.names[inputs[0]]
-        starts = [
-            converted(self.reader(Domain.of(())).read(v, ()), d)
-            for v, d in zip(inits, dtypes, strict=True)
-        ]
-        monoid = monoid_of(op, dtypes, starts)
-        if len(domain.reduce) != 1 or monoid.identities(tuple(dtypes)) != tuple(starts):
-            raise UnsupportedKernel(
-                "expected a cumulative reduction along one axis that begins at nothing, got "
-                f"{monoid} along {len(domain.reduce)} from {', '.join(map(str, starts))}; "
-                "the kernel stays with the default compiler"
-            )
+        monoid = self._begun_at_nothing(op, dtypes, domain)
         (r,) = domain.reduce
         along = Affine.axis(r.name, -1) + (r.extent - 1) if found.reverse else Affine.axis(r.name)
         turned = {**domain.places, axis[found.dimension]: along}
@@ -345,6 +334,21 @@ class _Group(Assembly):
         self.stages.append(
             Stage(f"scan{len(self.stages)}", filled.parallel, (r,), stores, tuple(values), monoid)
         )
+
+    def _begun_at_nothing(self, op: Op, dtypes: Sequence[str], domain: Domain) -> Monoid:
+        """The monoid of a cumulative reduction along the one axis that a domain reduces."""
+        starts = [
+            converted(self.reader(Domain.of(())).read(v, ()), d)
+            for v, d in zip(op.operands[len(op.results) :], dtypes, strict=True)
+        ]
+        monoid = monoid_of(op, dtypes, starts)
+        if len(domain.reduce) != 1 or monoid.identities(tuple(dtypes)) != tuple(starts):
+            raise UnsupportedKernel(
+                "expected a cumulative reduction along one axis that begins at nothing, got "
+                f"{monoid} along {len(domain.reduce)} from {', '.join(map(str, starts))}; "
+                "the kernel stays with the default compiler"
+            )
+        return monoid
 
     def whole(self, value: int) -> None:
         """The stage of a value that several stages read."""
