@@ -12,7 +12,7 @@ import jax
 
 from hlotune.deploy.apply import Explanation, TunedFunction, applied
 from hlotune.hlo.frontends.program import Program, load
-from hlotune.hlo.mlir.versions import is_tracing
+from hlotune.hlo.mlir.versions import is_tracing, tracing_settings
 from hlotune.measure.machine.devices import default_target
 from hlotune.measure.trial import require_one_of
 from hlotune.schedules.errors import ProgramError, TargetError
@@ -26,7 +26,7 @@ Numbers = int | Sequence[int] | None
 Names = str | Iterable[str] | None
 OnMiss = Callable[[Program, Path, Numerics], object]
 Key = tuple[Any, ...]
-"""Static values, structure and types of the others, and JAX's width of numbers."""
+"""Static values, structure and types of the others, and the settings of JAX."""
 
 
 def jitted(
@@ -288,20 +288,12 @@ def _key(split: Split) -> Key:
     """Raises TypeError for what is no array."""
     leaves, tree = jax.tree.flatten(split.arrays)
     types = tuple(_type(x) for x in leaves)
-    return (_typed(split.static), tree, types, *map(_setting, _SETTINGS))
+    return (_typed(split.static), tree, types, tracing_settings())
 
 
 def _is_unknown(tuned: TunedFunction) -> bool:
     """Whether there is no record of any kernel of a program."""
     return all(e.status == "no record" for e in tuned.explain())
-
-
-_SETTINGS = ("jax_enable_x64", "jax_default_matmul_precision", "jax_default_prng_impl")
-"""Settings of JAX under which the same function is another program."""
-
-
-def _setting(name: str) -> Any:
-    return getattr(jax.config, name)
 
 
 def _typed(static: Sequence[tuple[int | str, Any]]) -> tuple[Any, ...]:

@@ -88,6 +88,25 @@ def is_tracing() -> bool:
     return not _trace_state_is_clean()()
 
 
+def tracing_settings() -> tuple[Any, ...]:
+    """The settings of JAX, of this thread and of all, under which one function is one program:
+    those that make `jax.jit` trace anew, and how keys of random numbers are made, which it leaves
+    out.
+    """
+    import jax
+
+    return *_settings_of_traces()(), jax.config.jax_default_prng_impl
+
+
+@functools.cache
+def _settings_of_traces() -> Callable[[], tuple[Any, ...]]:
+    """Found once: `hlotune.jit` asks at each call that it looks up."""
+    from jax._src import config
+
+    found: Callable[[], tuple[Any, ...]] = config.trace_context
+    return found
+
+
 @functools.cache
 def _trace_state_is_clean() -> Callable[[], bool]:
     """Found once: `is_tracing` stands before every call of a tuned function."""

@@ -340,3 +340,13 @@ def test_another_setting_of_jax_is_another_kind_of_call(database: Path) -> None:
     with jax.default_matmul_precision("highest"):
         close(fast(X, W), dense(X, W))
     assert len(traces) > seen
+
+
+def test_random_numbers_are_those_of_the_setting_that_a_call_is_made_under(tmp_path: Path) -> None:
+    key = jax.random.key(3)
+    site = first_sites(load(keyed, X, W, key))["dot0"]
+    fast = hlotune.jit(keyed, database=recorded(tmp_path / "keys.db", {site: final(DIRECT)}))
+    assert fast.explain(X, W, key)[0].status == "tuned"
+    for partitionable in (True, False, True):
+        with jax.threefry_partitionable(partitionable):
+            close(fast(X, W, key)[0], jax.jit(keyed)(X, W, key)[0])
