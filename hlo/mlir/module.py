@@ -172,14 +172,19 @@ def _written_as(source: str | bytes) -> str:
 def exported_module(data: bytes) -> bytes:
     """The portable artifact in what `jax.export` serializes; other data as it is.
 
-    That is a FlatBuffer, which has the length of the artifact in the four bytes ahead of it.
+    That is a FlatBuffer, which has the length of the artifact in the four bytes ahead of it.  It is
+    written from its end: the function is the last artifact, behind its derivatives where
+    `serialize(vjp_order=1)` kept them.
     """
-    found = PORTABLE_MAGIC.search(data)
-    if found is None or found.start() < LENGTH_BYTES:
-        return data
-    start = found.start()
-    length = int.from_bytes(data[start - LENGTH_BYTES : start], "little")
-    return data[start : start + length] if start + length <= len(data) else data
+    artifact, end = data, 0
+    while (found := PORTABLE_MAGIC.search(data, end)) is not None:
+        start = found.start()
+        length = int.from_bytes(data[max(start - LENGTH_BYTES, 0) : start], "little")
+        end = start + length
+        if start < LENGTH_BYTES or length < len(found[0]) or end > len(data):
+            break
+        artifact = data[start:end]
+    return artifact
 
 
 def _refuse_quantized(text: str) -> None:

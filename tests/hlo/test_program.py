@@ -60,6 +60,20 @@ def test_what_jax_export_serializes_is_read(tmp_path: Path) -> None:
     assert load(path).graph == load(tmp_path / "special.stablehlo").graph
 
 
+def test_of_an_export_with_its_derivative_the_function_itself_is_read(tmp_path: Path) -> None:
+    """The derivative lies ahead of the function, as a FlatBuffer is written from its end."""
+    made = export.export(jax.jit(special))(X)
+    path = tmp_path / "special.exported"
+    path.write_bytes(
+        b"".join(
+            bytes(16) + len(module).to_bytes(4, "little") + module + b"names"
+            for module in (made.vjp().mlir_module_serialized, made.mlir_module_serialized)
+        )
+    )
+    (tmp_path / "special.stablehlo").write_bytes(made.mlir_module_serialized)
+    assert load(path).graph == load(tmp_path / "special.stablehlo").graph
+
+
 def test_a_function_keeps_its_pytrees_and_unused_arguments() -> None:
     def scale(
         params: dict[str, jax.Array], unused: jax.Array, x: jax.Array
