@@ -43,7 +43,7 @@ def shape_of(region: Region, group: Group) -> Shape:
     return Shape(
         reductions=tuple(reduction_name(region, m) for m in reductions),
         depth=depth,
-        operations=frozenset(short(region, m) for m in others),
+        operations=frozenset(_operation(region, m) for m in others),
         behind=frozenset(short(region, m) for m in behind),
         is_full=any(n >= largest for n in sizes),
     )
@@ -51,6 +51,12 @@ def shape_of(region: Region, group: Group) -> Shape:
 
 def short(region: Region, member: int) -> str:
     return region.graph.ops[member].name.partition(".")[2]
+
+
+def _operation(region: Region, member: int) -> str:
+    """The short name; that of a square where a value is multiplied with itself."""
+    name, operands = short(region, member), region.graph.ops[member].operands
+    return "square" if name == "multiply" and operands[0] == operands[1] else name
 
 
 def reduction_name(region: Region, member: int) -> str:
@@ -111,7 +117,7 @@ def _roots(s: Shape) -> bool:
 
 
 def _squares(s: Shape) -> bool:
-    return not {"multiply", "square", "power"}.isdisjoint(s.operations)
+    return not {"square", "power"}.isdisjoint(s.operations)
 
 
 MEAN = {"divide", "convert"}

@@ -45,6 +45,11 @@ def stencil(x: jax.Array) -> jax.Array:
     return x[1:-1] * 2 - x[:-2] - x[2:]
 
 
+def projected(x: jax.Array, y: jax.Array) -> jax.Array:
+    """Two sums of products, one behind the other, that are no variance."""
+    return ((x - (x * y).sum(-1, keepdims=True)) * y).sum(-1)
+
+
 X = f32(64, 512)
 LABELS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "softmax 64x512": (jax.nn.softmax, (X,)),
@@ -55,6 +60,7 @@ LABELS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "layer norm 2x6x6x4x8": (group_norm, (f32(2, 6, 6, 32),)),
     "RMS norm 64x512": (rms_norm, (X, f32(512))),
     "variance 64x512": (lambda x: x.var(-1), (X,)),
+    "mul+sum+bias+mul+sum 64x512": (projected, (X, X)),
     "mean 64x512->64": (lambda x: x.mean(-1), (X,)),
     "sum 64x512->512": (lambda x: x.sum(0), (X,)),
     "max 64x512->1": (lambda x: x.max(), (X,)),
