@@ -94,7 +94,7 @@ def jitted(
     return function_of(
         module, program.in_tree, program.out_tree, program.names,
         hidden_values=hidden_values, platform=platform, donated=program.donated,
-        compiler_options=compiler_options, keys=program.keys,
+        compiler_options=compiler_options, keys=program.keys, weak=program.weak,
     )  # fmt: skip
 
 
@@ -109,18 +109,20 @@ def function_of(
     donated: Sequence[int] = (),
     compiler_options: Mapping[str, bool | int | str] | None = None,
     keys: Keys = NO_KEYS,
+    weak: Collection[int] = (),
 ) -> JittedProgram:
     """A jitted function of a module whose last arguments are hidden; flat without the pytrees.
 
     `donated` are positions of arguments, flat; `compiler_options` are those of XLA.
-    `keys` are the leaves that the function takes and gives as typed random keys.
+    `keys` are the leaves that the function takes and gives as typed random keys; the types of the
+    results at the positions `weak` give way to others.
     """
     function = mlir.signature(module)
     types = (*function.arguments, *function.results)
     wide = any(t.dtype in WIDE for t in types)
     already = jax.config.read("jax_enable_x64")  # type: ignore[no-untyped-call]
     with jax.enable_x64(wide or already), jax.default_device(device_of(platform)):
-        exported = _exported(module, function, platform)
+        exported = _exported(module, function, platform, weak)
         values = tuple(jax.device_put(v) for v in hidden_values)  # aligned ones are not copied
     whole = whole_arguments(donated, in_tree)
     by_name = [name for k, name in enumerate(names) if name and k in whole]
@@ -143,7 +145,9 @@ def function_of(
     return made
 
 
-def _exported(module: mlir.Module, function: mlir.Signature, platform: str) -> export.Exported:
+def _exported(
+    module: mlir.Module, function: mlir.Signature, platform: str, weak: Collection[int]
+) -> export.Exported:
     """An `Exported` that holds the module, made from one of a function of zeros of its type."""
     arguments = [shape_of(t) for t in function.arguments]
     results = [shape_of(t) for t in function.results]
@@ -159,8 +163,10 @@ def _exported(module: mlir.Module, function: mlir.Signature, platform: str) -> e
             platforms=(WITHOUT_LAPACK,),
             disabled_safety_checks=(export.DisabledSafetyCheck.platform(),),
         )
+    strong: Any = template.out_avals
     return dataclasses.replace(
         template,
+        out_avals=tuple(x.update(weak_type=True) if k in weak else x for k, x in enumerate(strong)),
         mlir_module_serialized=mlir.exportable(module),
         module_kept_var_idx=tuple(range(len(arguments))),
         _get_vjp=None,

@@ -65,6 +65,8 @@ class Program:
     """Large constants, which lie beside the bytecode; the graph has them as any others."""
     keys: Keys = field(default=NO_KEYS, repr=False)
     """Leaves that were typed random keys; the program has their numbers."""
+    weak: tuple[int, ...] = field(default=(), repr=False)
+    """Results, flat, whose types give way to others, as those of Python's numbers do."""
     unrolled: bytes = field(default=b"", repr=False)
     """The module whose operations the graph numbers, where it differs from `bytecode`, which the
     default runs: its short loops are unrolled."""
@@ -296,8 +298,13 @@ def _from_function(
         source.rpartition(":")[2], source, bytecode, graph,
         in_tree, jax.tree.structure(traced.out_info), numbers,
         names_of(function, len(arguments)), notes, donated, weights=weights, keys=keys,
-        unrolled=unrolled,
+        weak=_weak_of(jax.tree.leaves(traced.out_info)), unrolled=unrolled,
     )  # fmt: skip
+
+
+def _weak_of(leaves: Sequence[Any]) -> tuple[int, ...]:
+    """Positions of those types of arrays that give way to others."""
+    return tuple(k for k, leaf in enumerate(leaves) if getattr(leaf, "weak_type", False))
 
 
 def _traced(

@@ -350,3 +350,19 @@ def test_random_numbers_are_those_of_the_setting_that_a_call_is_made_under(tmp_p
     for partitionable in (True, False, True):
         with jax.threefry_partitionable(partitionable):
             close(fast(X, W, key)[0], jax.jit(keyed)(X, W, key)[0])
+
+
+def test_results_give_way_to_other_types_where_those_of_jax_do(tmp_path: Path) -> None:
+    """As a result of Python's numbers does: a factor of it leaves bf16 as it is."""
+
+    def scaled(x: Any, w: Any, scale: Any) -> Any:
+        return x @ w, scale + 1, {"all": jnp.full(3, scale)}
+
+    site = first_sites(load(scaled, X, W, 2.0))["dot0"]
+    fast = hlotune.jit(scaled, database=recorded(tmp_path / "weak.db", {site: final(DIRECT)}))
+    for scale in (2.0, np.float32(2.0)):
+        wanted, got = (jax.tree.leaves(f(X, W, scale)) for f in (jax.jit(scaled), fast))
+        assert fast.explain(X, W, scale)[0].status == "tuned"
+        assert [x.weak_type for x in got] == [x.weak_type for x in wanted]
+        half = jnp.ones(3, jnp.bfloat16)
+        assert [(x * half).dtype for x in got[1:]] == [(x * half).dtype for x in wanted[1:]]
