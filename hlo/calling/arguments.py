@@ -4,6 +4,7 @@ what else it gets where it differs from what the program was loaded with."""
 import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import takewhile
+from textwrap import shorten
 from typing import Any
 
 import jax
@@ -12,6 +13,7 @@ from hlotune.hlo.calling.keys import Generators, numbers_given
 
 BY_NAME = inspect.Parameter.POSITIONAL_OR_KEYWORD
 IN_A_ROW = (inspect.Parameter.POSITIONAL_ONLY, BY_NAME)
+_LEAF = jax.tree.structure(0)
 SUCH = "or load the program with such arguments"
 
 
@@ -127,7 +129,10 @@ def _called(position: int, names: Sequence[str]) -> str:
 
 
 def _plain(tree: Any) -> str:
-    return str(tree).removeprefix("PyTreeDef(").removesuffix(")")
+    """A structure in few words: a list of many numbers, say, is not written out."""
+    if tree == _LEAF:
+        return "an array"
+    return shorten(str(tree).removeprefix("PyTreeDef(").removesuffix(")"), 100, placeholder=" ...")
 
 
 def _short(kind: Any) -> str:

@@ -74,7 +74,8 @@ def test_what_is_left_out_is_named(
     [
         (({"w": X},), r"as the program was loaded with, 2 \(params, x\), got 1; pass as many, or"),
         (({"w": X}, X, X), r"expected as many arguments as the .* \(params, x\), got 3"),
-        ((X, X), r"expected \{'w': \*\} as params, got \*; pass that, or load the program"),
+        ((X, X), r"expected \{'w': \*\} as params, got an array; pass that, or load the program"),
+        (({"w": X}, [*X] * 50), r"expected an array as x, got \[\*, [^;]{,96} \.\.\.; pass"),
         (({"w": X, "b": X}, X), r"expected \{'w': \*\} as params, got \{'b': \*, 'w': \*\}"),
         (({"w": X[:2]}, X), r"expected f32\[4\] as params\['w'\], got f32\[2\]; convert it, or"),
         (({"w": X}, X.astype(np.int32)), r"expected f32\[4\] as x, got i32\[4\]"),
