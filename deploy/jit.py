@@ -25,6 +25,8 @@ LOG = logging.getLogger("hlotune.jit")
 Numbers = int | Sequence[int] | None
 Names = str | Iterable[str] | None
 OnMiss = Callable[[Program, Path, Numerics], object]
+HARMLESS = ("inline", "keep_unused")
+"""Options of `jax.jit` under which a call gives what it gives without."""
 Key = tuple[Any, ...]
 """Static values, structure and types of the others, and the settings of JAX."""
 
@@ -40,6 +42,7 @@ def jitted(
     static_argnames: Names,
     donate_argnums: Numbers,
     donate_argnames: Names,
+    **others: Any,
 ) -> "Jitted":
     """As `hlotune.jit` has it; `on_miss` is called with a program without records, which is looked
     up again then.  Raises ValueError for an unknown setting of numerics."""
@@ -51,10 +54,12 @@ def jitted(
         static_argnames=static_argnames,
         donate_argnums=donate_argnums,
         donate_argnames=donate_argnames,
+        **others,
     )
     made = Jitted(
-        function, jit, jit(function), static, donated, database, numerics, any_jaxlib, on_miss
-    )
+        function, jit, jit(function), static, donated, database, numerics, any_jaxlib, on_miss,
+        tuple(name for name in others if name not in HARMLESS),
+    )  # fmt: skip
     functools.update_wrapper(made, function)
     return made
 
@@ -128,6 +133,8 @@ class Jitted:
     any_jaxlib: bool
     on_miss: OnMiss | None = None
     """Is called with a program of which nothing is recorded, the database and the numerics."""
+    others: tuple[str, ...] = ()
+    """Options of `jax.jit` that tuned programs do not keep: XLA runs the function."""
     _known: dict[Key, TunedFunction | None] = field(default_factory=dict)
     _only: Callable[..., Any] | None = None
     """What runs where all calls so far were of one kind, or all were left to XLA: it takes the
@@ -255,6 +262,9 @@ class Jitted:
     def _found(self, split: Split, types: Any) -> TunedFunction | None:
         path, name = database_path(self.database), getattr(self.function, "__name__", "it")
         if not path.exists() and self.on_miss is None:
+            return None
+        if self.others:
+            LOG.info("XLA runs %s: tuned programs take no %s", name, ", ".join(self.others))
             return None
         try:
             target = default_target()

@@ -25,6 +25,7 @@ def jit(
     donate_argnames: Names = None,
     any_jaxlib: bool = False,
     on_miss: Literal["xla", "first"] = "xla",
+    **others: Any,
 ) -> Any:
     """A jitted function that runs tuned kernels where the database has them, else XLA's.
 
@@ -38,7 +39,9 @@ def jit(
     - all calls on a system where hlotune makes no code;
     - calls inside other transformations, `grad`, `vmap` or another `jit`: tuned kernels have no
       derivatives;
-    - all calls where JAX's first device is one that hlotune has no kernels for.
+    - all calls where JAX's first device is one that hlotune has no kernels for;
+    - all calls of a function with other options of `jax.jit`, as shardings or options of XLA's.
+      `inline` and `keep_unused` change nothing that a call gives, and leave it as it is.
 
     Static and donated arguments are named as in `jax.jit`.  What is donated is gone after a call,
     and results may lie in its memory, where `jax.jit` has it so.
@@ -52,6 +55,7 @@ def jit(
             XLA.  `first` takes the first candidates of its kernels, as `tune run --first` does: at
             the call that meets it they are built, verified, compared with XLA's, and recorded.
             That call takes some seconds longer, and a program is asked for once in a database.
+        others: of `jax.jit`.
 
     Returns:
         A `Jitted`; without a function, a decorator that makes one.
@@ -70,6 +74,7 @@ def jit(
         "static_argnames": static_argnames,
         "donate_argnums": donate_argnums,
         "donate_argnames": donate_argnames,
+        **others,
     }
     if function is None:
         return functools.partial(jit, on_miss=on_miss, **options)

@@ -366,3 +366,17 @@ def test_results_give_way_to_other_types_where_those_of_jax_do(tmp_path: Path) -
         assert [x.weak_type for x in got] == [x.weak_type for x in wanted]
         half = jnp.ones(3, jnp.bfloat16)
         assert [(x * half).dtype for x in got[1:]] == [(x * half).dtype for x in wanted[1:]]
+
+
+def test_other_options_are_those_of_jax(database: Path, caplog: pytest.LogCaptureFixture) -> None:
+    inlined = hlotune.jit(dense, database=database, inline=True, keep_unused=True)
+    close(inlined(X, W), dense(X, W))
+    assert inlined.explain(X, W)[0].status == "tuned"
+    here = jax.sharding.SingleDeviceSharding(jax.devices()[0])
+    with caplog.at_level("INFO", logger="hlotune.jit"):
+        placed = hlotune.jit(dense, database=database, out_shardings=here)
+        close(placed(X, W), dense(X, W))
+    assert placed.explain(X, W) == ()
+    assert "XLA runs dense: tuned programs take no out_shardings" in caplog.text
+    with pytest.raises(TypeError, match="unexpected keyword argument 'out_sharding'"):
+        hlotune.jit(dense, database=database, out_sharding=here)
