@@ -1,9 +1,8 @@
 """What `hlotune.jit` makes of a function: tuned kernels where the database has them, else XLA's."""
 
 import functools
-import inspect
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,8 +10,21 @@ from typing import Any
 import jax
 
 from hlotune.deploy.apply import Explanation, TunedFunction, applied
+from hlotune.deploy.call_kinds import (
+    Arrays,
+    Chosen,
+    Key,
+    Names,
+    Numbers,
+    Split,
+    chosen,
+    has_several_devices,
+    is_spread,
+    key_of,
+    types_of,
+)
 from hlotune.hlo.frontends.program import Program, load
-from hlotune.hlo.mlir.versions import is_tracing, tracing_settings
+from hlotune.hlo.mlir.versions import is_tracing
 from hlotune.measure.machine.devices import default_target
 from hlotune.measure.trial import require_one_of
 from hlotune.schedules.errors import ProgramError, TargetError
@@ -22,13 +34,9 @@ from hlotune.schedules.targets.target import Target
 from hlotune.tuning_logs.default_path import database_path
 
 LOG = logging.getLogger("hlotune.jit")
-Numbers = int | Sequence[int] | None
-Names = str | Iterable[str] | None
 OnMiss = Callable[[Program, Path, Numerics], object]
 HARMLESS = ("inline", "keep_unused")
 """Options of `jax.jit` under which a call gives what it gives without."""
-Key = tuple[Any, ...]
-"""Static values, structure and types of the others, and the settings of JAX."""
 
 
 def jitted(
@@ -46,8 +54,8 @@ def jitted(
 ) -> "Jitted":
     """As `hlotune.jit` has it; `on_miss` is called with a program without records, which is looked
     up again then.  Raises ValueError for an unknown setting of numerics."""
-    static = _chosen(function, static_argnums, static_argnames)
-    donated = _chosen(function, donate_argnums, donate_argnames)
+    static = chosen(function, static_argnums, static_argnames)
+    donated = chosen(function, donate_argnums, donate_argnames)
     jit = functools.partial(
         jax.jit,
         static_argnums=static_argnums,
@@ -62,55 +70,6 @@ def jitted(
     )  # fmt: skip
     functools.update_wrapper(made, function)
     return made
-
-
-@dataclass(frozen=True)
-class Chosen:
-    """Some arguments of a function, by position and by name."""
-
-    positions: frozenset[int]
-    names: frozenset[str]
-
-    def among(self, count: int) -> frozenset[int]:
-        """Positions among so many arguments; negative ones count from the end."""
-        return frozenset(p % count for p in self.positions if -count <= p < count)
-
-
-@dataclass(frozen=True)
-class Arrays:
-    """Arguments that the program takes, by position and by name."""
-
-    positional: dict[int, Any]
-    named: dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Split:
-    """The arguments of one call: static ones, and those that the program takes."""
-
-    static: tuple[tuple[int | str, Any], ...]
-    kept: Arrays
-    donated: Arrays
-
-    @property
-    def arrays(self) -> tuple[dict[int, Any], dict[str, Any], dict[int, Any], dict[str, Any]]:
-        """What the program takes: of those that are kept, then of those that are donated."""
-        kept, donated = self.kept, self.donated
-        return kept.positional, kept.named, donated.positional, donated.named
-
-    def bound(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """The function of `arrays`; nothing but static values stays alive in it."""
-        static = self.static
-
-        def call(
-            positional: dict[int, Any], named: dict[str, Any],
-            given: dict[int, Any], given_named: dict[str, Any],
-        ) -> Any:  # fmt: skip
-            values = positional | given | {p: v for p, v in static if isinstance(p, int)}
-            names = {p: v for p, v in static if isinstance(p, str)}
-            return function(*(values[p] for p in sorted(values)), **names, **named, **given_named)
-
-        return jax.jit(call, donate_argnums=(2, 3))
 
 
 class OtherTypes(Exception):
@@ -148,6 +107,8 @@ class Jitted:
         self._left = self._left_to_xla()
 
     def __call__(self, /, *arguments: Any, **named: Any) -> Any:
+        if has_several_devices() and is_spread((arguments, named)):
+            return self.plain(*arguments, **named)
         for _ in range(2):  # a call of another kind than those before is looked up
             usual, tuned = not is_tracing(), None
             run = self._only if usual else None
@@ -207,15 +168,15 @@ class Jitted:
     def _tuned(self, split: Split) -> TunedFunction | None:
         """What runs in place of `plain`; None where that runs."""
         leaves = jax.tree.leaves(split.arrays)
-        if any(isinstance(x, jax.core.Tracer) for x in leaves):
+        if any(isinstance(x, jax.core.Tracer) for x in leaves) or is_spread(leaves):
             return None
         try:
-            key = _key(split)
+            key = key_of(split)
             known = key in self._known
         except TypeError:  # what is no array, or a static value without a hash: JAX will tell
             return None
         if not known:
-            self._known[key] = tuned = self._found(split, _types_of(key))
+            self._known[key] = tuned = self._found(split, types_of(key))
             if not any(self._known.values()):
                 self._only = self._left
             else:
@@ -226,7 +187,7 @@ class Jitted:
     def _is_left(self, split: Split) -> bool:
         """Whether calls like this one were looked up and left to XLA."""
         try:
-            return self._known.get(_key(split), self) is None
+            return self._known.get(key_of(split), self) is None
         except TypeError:
             return False
 
@@ -239,7 +200,7 @@ class Jitted:
 
         def arrange(*arguments: Any, **named: Any) -> tuple[Any, ...]:
             split = self._split(arguments, named)
-            if _key(split) != key:
+            if key_of(split) != key:
                 raise OtherTypes
             return split.arrays
 
@@ -294,52 +255,6 @@ class Jitted:
         )
 
 
-def _key(split: Split) -> Key:
-    """Raises TypeError for what is no array."""
-    leaves, tree = jax.tree.flatten(split.arrays)
-    types = tuple(_type(x) for x in leaves)
-    return (_typed(split.static), tree, types, tracing_settings())
-
-
 def _is_unknown(tuned: TunedFunction) -> bool:
     """Whether there is no record of any kernel of a program."""
     return all(e.status == "no record" for e in tuned.explain())
-
-
-def _typed(static: Sequence[tuple[int | str, Any]]) -> tuple[Any, ...]:
-    """Equal values of different types are different here: 2, 2.0 and True make other programs."""
-    return tuple((place, type(value), value) for place, value in static)
-
-
-def _type(leaf: Any) -> tuple[tuple[int, ...], Any, bool]:
-    """Shape, element type, and whether that gives way.  Raises TypeError for what is no array."""
-    kind = jax.typeof(leaf)
-    return kind.shape, kind.dtype, getattr(kind, "weak_type", False)
-
-
-def _types_of(key: Key) -> Any:
-    """The arrays of a call as types."""
-    types = [
-        jax.ShapeDtypeStruct(shape, dtype, weak_type=weak)  # type: ignore[no-untyped-call]
-        for shape, dtype, weak in key[2]
-    ]
-    return jax.tree.unflatten(key[1], types)
-
-
-def _chosen(function: Callable[..., Any], numbers: Numbers, names: Names) -> Chosen:
-    """Arguments by positions and names; one gives the other, as `jax.jit` has it."""
-    positions = {numbers} if isinstance(numbers, int) else set(numbers or ())
-    called = {names} if isinstance(names, str) else set(names or ())
-    try:
-        parameters = list(inspect.signature(function).parameters.values())
-    except (TypeError, ValueError):
-        return Chosen(frozenset(positions), frozenset(called))
-    if all(p.kind is not inspect.Parameter.VAR_POSITIONAL for p in parameters):
-        count = sum(p.kind is not inspect.Parameter.KEYWORD_ONLY for p in parameters)
-        positions = {p % count if -count <= p < 0 else p for p in positions}
-    plain = [p.name for p in parameters if p.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD]
-    if names is None:
-        called |= {plain[p] for p in positions if -len(plain) <= p < len(plain)}
-    if numbers is None:
-        positions |= {plain.index(n) for n in called if n in plain}
-    return Chosen(frozenset(positions), frozenset(called))

@@ -5,7 +5,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from hlotune.deploy.jit import Names, Numbers, OnMiss, jitted
+from hlotune.deploy.call_kinds import Names, Numbers
+from hlotune.deploy.jit import OnMiss, jitted
 from hlotune.hlo.frontends.program import Program
 from hlotune.measure.machine.targets import host_target, toolchain
 from hlotune.measure.trial import require_one_of
@@ -39,6 +40,7 @@ def jit(
     - all calls on a system where hlotune makes no code;
     - calls inside other transformations, `grad`, `vmap` or another `jit`: tuned kernels have no
       derivatives;
+    - calls with arrays that lie on several devices;
     - all calls where JAX's first device is one that hlotune has no kernels for;
     - all calls of a function with other options of `jax.jit`, as shardings or options of XLA's.
       `inline` and `keep_unused` change nothing that a call gives, and leave it as it is.

@@ -1,5 +1,6 @@
 """`hlotune.jit` gives what `jax.jit` gives, by tuned kernels where records say so."""
 
+import subprocess
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -380,3 +381,28 @@ def test_other_options_are_those_of_jax(database: Path, caplog: pytest.LogCaptur
     assert "XLA runs dense: tuned programs take no out_shardings" in caplog.text
     with pytest.raises(TypeError, match="unexpected keyword argument 'out_sharding'"):
         hlotune.jit(dense, database=database, out_sharding=here)
+
+
+SPREAD = """
+import sys
+import jax
+jax.config.update("jax_num_cpu_devices", 2)
+from jax.sharding import NamedSharding, PartitionSpec
+import hlotune
+from tests.deploy.test_jit import W, X, close, dense
+
+mesh = jax.make_mesh((2,), ("rows",))
+rows, all = (NamedSharding(mesh, PartitionSpec(*axes)) for axes in (("rows",), ()))
+spread = jax.device_put(X, rows), jax.device_put(W, all)
+fast = hlotune.jit(dense, database=sys.argv[1])
+for arguments in ((X, W), spread, (X, W)):
+    got, wanted = fast(*arguments), jax.jit(dense)(*arguments)
+    close(got, wanted)
+    assert got.sharding == wanted.sharding, got.sharding
+assert fast.explain(X, W)[0].status == "tuned"
+assert fast.explain(*spread) == ()
+"""
+
+
+def test_arrays_on_several_devices_are_computed_where_jax_has_it(database: Path) -> None:
+    subprocess.run([sys.executable, "-c", SPREAD, str(database)], check=True)
