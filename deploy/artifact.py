@@ -226,6 +226,7 @@ def _loaded(
             platform=target.platform,
             donated=manifest.donated,
             keys=manifest.keys,
+            weak=manifest.weak,
         ),
     )
     return artifact, kinds_of(signature.arguments[:count])
@@ -263,6 +264,7 @@ def _manifest(tuned: TunedFunction, hashes: Mapping[str, str]) -> Manifest:
         names=tuned.program.names,
         donated=tuned.program.donated,
         keys=tuned.program.keys,
+        weak=tuned.program.weak,
         sha256=hashes,
     )
 

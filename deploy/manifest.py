@@ -21,7 +21,12 @@ from hlotune.schedules.numerics import NUMERICS, Numerics
 FORMAT = 1
 VARIANTS_FORMAT = 2
 """The format of a file with several programs: a list of manifests of format `FORMAT`."""
-_LATER: Mapping[str, Any] = {"names": [], "donated": [], "keys": key_fields.NO_FIELDS}
+_LATER: Mapping[str, Any] = {
+    "names": [],
+    "donated": [],
+    "keys": key_fields.NO_FIELDS,
+    "weak": [],
+}
 """Fields that older files lack, with the values that they stand for there."""
 _SHOWN = 60
 """The number of characters of a wrong value that an error message shows."""
@@ -50,6 +55,8 @@ class Manifest:
     """The positions, in flat order, of arguments whose memory each call gives away."""
     keys: Keys
     """The leaves that are typed random keys."""
+    weak: tuple[int, ...]
+    """The positions, in flat order, of results whose types give way to others."""
     sha256: Mapping[str, str]
     """The SHA-256 hash of each other member of the archive, by the member's name."""
 
@@ -72,6 +79,7 @@ class Manifest:
             "names": self.names,
             "donated": self.donated,
             "keys": key_fields.fields_of(self.keys),
+            "weak": self.weak,
             "sha256": dict(self.sha256),
         }
         return json.dumps(fields, indent=2, sort_keys=True).encode()
@@ -131,6 +139,7 @@ def _manifest(path: Path, fields: Mapping[str, Any]) -> Manifest:
         names=tuple(fields["names"]),
         donated=tuple(fields["donated"]),
         keys=key_fields.keys_of(fields["keys"]),
+        weak=tuple(fields["weak"]),
         sha256=fields["sha256"],
     )
 
@@ -217,6 +226,7 @@ _FIELDS: Mapping[str, tuple[str, Callable[[object], bool]]] = {
     "names": ("a list of different texts", _are_names),
     "donated": ("a list of different numbers, 0 or more", _are_positions),
     "keys": ("names of generators by leaves of arguments and results", key_fields.are_fields),
+    "weak": ("a list of different numbers, 0 or more", _are_positions),
     "sha256": ("hashes of 64 hex digits by the names of members", _are_hashes),
 }
 """The values that each field may have, in words and as a test."""

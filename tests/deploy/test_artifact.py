@@ -153,6 +153,13 @@ def test_typed_random_keys_are_taken_and_given_as_the_program_does(tmp_path: Pat
         run(X, jax.random.key(3, impl="rbg"))
 
 
+def test_results_give_way_to_other_types_as_those_of_the_program_do(tmp_path: Path) -> None:
+    program, path = load(lambda x, scale: (x * scale, scale + 1), X, 2.0), tmp_path / "weak.hlotune"
+    save_artifact(apply(program, database=recorded(tmp_path / "empty.db", {})), path)
+    half = jnp.ones(1, jnp.bfloat16)
+    assert [(y * half).dtype for y in load_artifact(path)(X, 2.0)] == [jnp.float32, jnp.bfloat16]
+
+
 def test_keys_of_a_generator_without_a_name_are_written_as_their_numbers() -> None:
     keys = Keys(arguments={0: "rbg", 1: object()}, results={2: object()})
     assert fields_of(keys) == {"arguments": {"0": "rbg"}, "results": {}}

@@ -191,7 +191,7 @@ def test_a_missing_field_is_named(file: Path, tmp_path: Path, name: str) -> None
         load_artifact(path)
 
 
-@pytest.mark.parametrize("name", ["names", "donated", "keys"])
+@pytest.mark.parametrize("name", ["names", "donated", "keys", "weak"])
 def test_files_from_before_a_field_was_written_can_be_loaded(
     file: Path, tmp_path: Path, name: str
 ) -> None:
