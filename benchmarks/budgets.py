@@ -27,7 +27,7 @@ from hlotune.measure.machine.machine_lock import Turns
 from hlotune.measure.machine.targets import host_target
 from hlotune.measure.timing.comparison import ratio
 from hlotune.measure.workers.runner import ProcessRunner
-from hlotune.search.budget.budget import seconds
+from hlotune.search.budget.limits import seconds
 from hlotune.search.result import TuneResult
 from hlotune.search.tune import tune
 

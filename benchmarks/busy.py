@@ -29,7 +29,7 @@ from hlotune.measure.machine.targets import host_target
 from hlotune.measure.timing.comparison import Ratio, ratio
 from hlotune.measure.workers.runner import ProcessRunner
 from hlotune.schedules.atomic_files import whole
-from hlotune.search.budget.budget import seconds
+from hlotune.search.budget.limits import seconds
 from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.listing import runs
 from hlotune.tuning_logs.render import load_text

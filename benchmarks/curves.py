@@ -39,7 +39,8 @@ from hlotune.schedules.numerics import NUMERICS, Numerics
 from hlotune.schedules.targets.cpu import CpuTarget
 from hlotune.schedules.targets.target import Properties
 from hlotune.search.budget.budget import grown
-from hlotune.search.tuner import Builder, KernelTuner, Predicted, Runner
+from hlotune.search.tuner import KernelTuner, Predicted
+from hlotune.search.workers import Builder, Runner
 from hlotune.tuning_logs import rows
 from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.finals import Summary

@@ -43,7 +43,8 @@ from hlotune.search.contests import Device
 from hlotune.search.learning.transfer import config_of
 from hlotune.search.searchers.history import History
 from hlotune.search.searchers.searcher import SEARCHERS
-from hlotune.search.tuner import Builder, KernelTuner, Predicted, Step
+from hlotune.search.tuner import KernelTuner, Predicted, Step
+from hlotune.search.workers import Builder
 from hlotune.tuning_logs.database import UNDER, Database
 from hlotune.tuning_logs.database import conditions as under_conditions
 from hlotune.tuning_logs.records import export_records, import_records

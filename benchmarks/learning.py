@@ -51,11 +51,14 @@ from hlotune.schedules.spaces.space import Configs
 from hlotune.schedules.steps.schedule import XLA
 from hlotune.schedules.targets.cpu import CpuTarget
 from hlotune.schedules.targets.target import Properties
-from hlotune.search.budget.budget import Limits, Spent, finishing, full_batch, grown
+from hlotune.search.budget.budget import finishing, full_batch, grown
+from hlotune.search.budget.limits import Limits
+from hlotune.search.budget.spent import Spent
 from hlotune.search.experience import Experience
 from hlotune.search.learning.transfer import kin, lent, recorded, teach
 from hlotune.search.tasks import Task
-from hlotune.search.tuner import Builder, KernelTuner, Predicted, Runner
+from hlotune.search.tuner import KernelTuner, Predicted
+from hlotune.search.workers import Builder, Runner
 from hlotune.tuning_logs import rows
 from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.database import conditions as under_conditions

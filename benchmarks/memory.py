@@ -23,7 +23,7 @@ from typing import Any
 from benchmarks.command import RECORDED, command
 from benchmarks.results import Table, conditions, publish
 from hlotune.measure.machine.targets import host_target
-from hlotune.search.budget.budget import seconds
+from hlotune.search.budget.limits import seconds
 
 INTERVAL_S = 0.25
 PHASES = ("loading", "preparing", "batches", "closing")

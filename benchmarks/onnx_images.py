@@ -33,7 +33,7 @@ from hlotune.hlo.frontends.program import Program, load
 from hlotune.measure.machine.targets import host_target
 from hlotune.measure.timing.comparison import Ratio, ratio
 from hlotune.measure.workers.runner import ProcessRunner
-from hlotune.search.budget.budget import seconds
+from hlotune.search.budget.limits import seconds
 from hlotune.search.tune import tune
 
 MODELS = (

@@ -17,7 +17,8 @@ from hlotune.search.experience import Experience
 from hlotune.search.searchers.descent import Descent
 from hlotune.search.searchers.searcher import SEARCHERS, Searcher
 from hlotune.search.tasks import Task, tasks
-from hlotune.search.tuner import Builder, KernelTuner, Predicted, Record, Runner
+from hlotune.search.tuner import KernelTuner, Predicted, Record
+from hlotune.search.workers import Builder, Runner
 
 
 @dataclass(frozen=True, slots=True)

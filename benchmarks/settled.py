@@ -23,7 +23,7 @@ from hlotune.measure.trial import Candidate, Clock, Failure, Trial
 from hlotune.schedules.steps.schedule import Schedule
 from hlotune.search.finals.finals import Object
 from hlotune.search.finals.heats import CHAMPIONS, MOST, heat_size
-from hlotune.search.tuner import Builder, Runner, there_and_back
+from hlotune.search.workers import Builder, Runner, there_and_back
 
 ROUNDS = 31
 LIMIT_S = 240.0

@@ -27,7 +27,7 @@ from hlotune.hlo.frontends.program import load
 from hlotune.measure.machine.targets import host_target
 from hlotune.measure.timing.comparison import Ratio, ratio
 from hlotune.measure.workers.runner import ProcessRunner
-from hlotune.search.budget.budget import seconds
+from hlotune.search.budget.limits import seconds
 from hlotune.search.tune import tune
 
 PROGRAMS = ("examples/resnet18_torch.py:model", "examples/resnet18_torch.py:channels_last")

@@ -8,10 +8,10 @@ import typer
 
 def seconds(text: str) -> float:
     """A budget like `90s`, `5m`, `1h30m`, in seconds."""
-    from hlotune.search.budget import budget
+    from hlotune.search.budget import limits
 
     try:
-        return budget.seconds(text)
+        return limits.seconds(text)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
 

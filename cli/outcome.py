@@ -58,7 +58,7 @@ def end(
 
 def too_short(budget_s: float | None, whole_s: float | None, needed_s: int) -> str:
     """The budget that was too short, and one that is not, of all that have a part of it."""
-    from hlotune.search.budget.budget import DEFAULT_BUDGET_S
+    from hlotune.search.budget.limits import DEFAULT_BUDGET_S
 
     had_s = budget_s or DEFAULT_BUDGET_S
     if whole_s is None or whole_s == had_s:

@@ -54,7 +54,7 @@ class Request:
     @property
     def time_limit_s(self) -> float | None:
         """How long the command may take; None where trials are limited, or nothing is searched."""
-        from hlotune.search.budget.budget import DEFAULT_BUDGET_S
+        from hlotune.search.budget.limits import DEFAULT_BUDGET_S
 
         return None if self.first or self.trials else self.budget_s or DEFAULT_BUDGET_S
 

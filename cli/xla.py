@@ -75,7 +75,7 @@ def xla(
     device = check(budget, trials, target)
     from hlotune.measure.machine.devices import target_here
     from hlotune.measure.machine.targets import toolchain
-    from hlotune.search.budget.budget import Limits
+    from hlotune.search.budget.limits import Limits
     from hlotune.search.xla_options import search_options
     from hlotune.tuning_logs.open_database import chosen
 

@@ -30,7 +30,8 @@ from hlotune.search.resume_queries import default_s, has_begun, own_trials
 from hlotune.search.searchers.descent import Descent
 from hlotune.search.searchers.searcher import PLAIN, Make
 from hlotune.search.tasks import Task
-from hlotune.search.tuner import Builder, KernelTuner, Predicted, Runner
+from hlotune.search.tuner import KernelTuner, Predicted
+from hlotune.search.workers import Builder, Runner
 from hlotune.tuning_logs.database import Conditions, Database
 from hlotune.tuning_logs.wrong_defaults import default_error, default_relative_error
 

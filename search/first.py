@@ -18,10 +18,11 @@ from hlotune.measure.workers.runner import ProcessRunner
 from hlotune.schedules.errors import ModelError, reason_alone
 from hlotune.schedules.numerics import Numerics
 from hlotune.schedules.targets.target import Target
-from hlotune.search.budget.budget import Limits
-from hlotune.search.finals.closing import Closing, judged, left_out
+from hlotune.search.budget.limits import Limits
+from hlotune.search.finals.closing import Closing
 from hlotune.search.finals.finals import FEWEST_PAIRS, Contender, Object, decided, meetings
 from hlotune.search.finals.forms import Compared, CompareForms
+from hlotune.search.finals.judged import judged, left_out
 from hlotune.search.finals.quick import liked
 from hlotune.search.finals.whole_program import WholeProgram
 from hlotune.search.progress import Event, Finalising, KernelSkipped, Progress, Started, silent

@@ -14,7 +14,7 @@ from hlotune.schedules.errors import DatabaseError, NoRecord
 from hlotune.schedules.targets.cpu import CpuTarget
 from hlotune.schedules.targets.kinds import target_of
 from hlotune.schedules.targets.target import Target
-from hlotune.search.budget.budget import Limits
+from hlotune.search.budget.limits import Limits
 from hlotune.search.progress import Progress, silent
 from hlotune.search.result import TuneResult
 from hlotune.search.resume_queries import passed_s

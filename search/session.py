@@ -12,29 +12,31 @@ from hlotune.measure.machine.machine_lock import Turns
 from hlotune.measure.timing.modes import fast_time_s, slow_time_s
 from hlotune.measure.trial import Measurement, Trial
 from hlotune.measure.verification.agreement import Agreement
-from hlotune.schedules.errors import reason_alone
 from hlotune.schedules.numerics import Numerics
 from hlotune.schedules.targets.target import Properties, Target
 from hlotune.search.budget.account import searched_s
-from hlotune.search.budget.budget import DEFAULTS_SHARE, ORACLE_SHARE, Limits, less, needed_s
-from hlotune.search.budget.contest import Contest, Decided, Opening
-from hlotune.search.budget.opening_order import promised
+from hlotune.search.budget.budget import ORACLE_SHARE, needed_s
+from hlotune.search.budget.contest import Contest, Decided
+from hlotune.search.budget.limits import Limits, less
 from hlotune.search.budget.reserve import Reserve
-from hlotune.search.budget.spending import RIVALS_UNTIL, Spending
+from hlotune.search.budget.spending import Spending
 from hlotune.search.contests import Contests, Device
 from hlotune.search.experience import Experience
-from hlotune.search.finals.closing import Closing, Comparing, Verdict, judged, left_out
+from hlotune.search.finals.closing import Closing
+from hlotune.search.finals.comparing import Comparing, Verdict
 from hlotune.search.finals.decide import Deciding
 from hlotune.search.finals.finals import Keep, keep_nothing
+from hlotune.search.finals.judged import judged, left_out
 from hlotune.search.finals.missed_budget import missed_by
 from hlotune.search.finals.quick import Quick
 from hlotune.search.finals.within_budget import WithinBudget
-from hlotune.search.progress import Event, KernelSkipped, KernelStopped, Progress, Started
+from hlotune.search.openings import Openings
+from hlotune.search.progress import Event, KernelSkipped, KernelStopped, Progress
 from hlotune.search.result import TuneResult, kernel_result
 from hlotune.search.resume_queries import has_begun
 from hlotune.search.searchers.searcher import Make
-from hlotune.search.tasks import Skipped, Task, other_forms, task_of
-from hlotune.search.tuner import Builder
+from hlotune.search.tasks import Skipped, Task
+from hlotune.search.workers import Builder
 from hlotune.tuning_logs.database import Conditions, Database
 from hlotune.tuning_logs.finals import Final
 from hlotune.tuning_logs.wrong_defaults import is_wrong
@@ -132,11 +134,23 @@ class Session:
             tell=self._tell,
         )
 
+    @cached_property
+    def _openings(self) -> Openings:
+        return Openings(
+            kernels=self._kernels,
+            seconds=self.limits.seconds,
+            passed_s=lambda: self.passed_s,
+            preparing_s=lambda: self._preparing_s,
+            tell=self._tell,
+            model_words=self.model_words,
+        )
+
     def tuned(self, name: str, tasks: Sequence[Task], skipped: Sequence[Skipped]) -> TuneResult:
         """Searches and compares; the whole program is not measured yet."""
         for skip in skipped:
             self._tell(KernelSkipped(label=skip.label, reason=skip.reason))
-        contests, opening = self._contests(tasks)
+        contests, opening = self._openings.contests(tasks)
+        self.interrupted = self.interrupted or self._openings.interrupted
         prepared_s = self.passed_s - searched_s(c.tuner.account for c in contests)
         decided = Decided()
         reserve = Reserve(
@@ -146,14 +160,14 @@ class Session:
         self._reserve, quick = reserve, self._quick(tasks, reserve)
         spending = Spending(
             contests, less(self.limits, prepared_s), self._tell, self.peaks, self.now, reserve.due,
-            rivals=lambda: self._rivals(contests),
+            rivals=lambda: self._openings.rivals(contests),
             another_s=reserve.another_s, target=self.target, opening=opening,
             prepare=self._prepare_whole, quickly=quick.decide, decided=decided,
         )  # fmt: skip
         if not self.interrupted:
             spending.run()
             self.interrupted, self.settled = spending.interrupted, spending.is_settled
-        finals = self._finals(contests, reserve, spending, quick)
+        finals, ledger = self._finals(contests, reserve, spending, quick), spending.ledger
         starved = not self.interrupted and spending.is_starved
         for task in opening.waiting if not self.interrupted else ():
             self._tell(KernelSkipped(label=task.label, reason=NO_TIME))
@@ -166,10 +180,10 @@ class Session:
             database=self.database.path,
             run=self.run,
             kernels=tuple(
-                kernel_result(contests[n], finals.get(n), spending.trials(n), spending.failed(n))
+                kernel_result(contests[n], finals.get(n), ledger.trials(n), ledger.failed(n))
                 for n in order
             ),
-            trials=spending.trials(),
+            trials=ledger.trials(),
             known_trials=sum(c.known_trials for c in contests),
             wall_s=self.wall_s,
             probe_s=tuple(e.probe_s for c in contests for e in c.tuner.account if e.probe_s),
@@ -262,84 +276,6 @@ class Session:
             self._skipped.append((event.label, event.reason))
         self.progress(event)
 
-    def _contests(self, tasks: Sequence[Task]) -> tuple[list[Contest], Opening]:
-        """The contests whose defaults are timed, and the kernels that wait for that.
-
-        Those come first that promise to save most of the program's time for a second of tuning, by
-        their rooflines and what the default compiler is known to lag behind.  Where seconds are
-        limited one kernel is timed, so that its batch comes soon, or all that an interrupted run
-        had timed; else all are.  Ctrl-C leaves the rest out.
-        """
-        contests: dict[int, Contest] = {}
-        opening = Opening()
-        try:
-            recorded = self._begun(tasks)
-            self._kernels.meet(tasks)
-            before = [self._kernels.begun_s(t) for t in tasks]
-            numbers = {t.kernel: n for n, t in enumerate(tasks)}
-
-            def contest(task: Task) -> Contest | None:
-                n = numbers[task.kernel]
-                return self._kernels.opened(n, task, recorded[n], before[n])
-
-            def turn(task: Task) -> tuple[bool, float]:
-                guess_s, least_s = self._kernels.guess_s(task), self._kernels.least_s(task)
-                share = promised(guess_s, least_s, task.weight)
-                return before[numbers[task.kernel]] is None, -share
-
-            early_s = DEFAULTS_SHARE * (self.limits.seconds or inf)
-            opening = Opening(
-                sorted(tasks, key=turn),
-                contest,
-                is_early=lambda: self.passed_s - self._preparing_s <= early_s,
-            )
-            timed = sum(s is not None for s in before)
-            at_first = len(tasks) if self.limits.seconds is None else max(1, timed)
-            while len(contests) < at_first and (found := opening.next(lambda: self.passed_s)):
-                contests[numbers[found.task.kernel]] = found
-            self.experience.learn()
-        except KeyboardInterrupt:
-            self.interrupted = True
-        return [contests[n] for n in sorted(contests)], opening
-
-    def _rivals(self, contests: Sequence[Contest]) -> list[Contest]:
-        """Contests of other forms of kernels that are no faster than their defaults by now.
-
-        Those of the kernels that take most of the program come first.
-        """
-        losing = [c for c in contests if c.tuner.best_s >= c.default_s and c.task.rivals]
-        losing.sort(key=lambda c: -c.default_s * c.task.weight)
-        known = {c.task.kernel for c in contests}
-        found: list[Contest] = []
-        for site in other_forms([c.task for c in losing], known):
-            if self.passed_s > RIVALS_UNTIL * (self.limits.seconds or inf):
-                break
-            try:
-                task = task_of(site, self.target, self.numerics)
-            except Exception as error:
-                self._tell(KernelSkipped(label=site.label, reason=reason_alone(error)))
-                continue
-            before_s = self._kernels.begun_s(task)
-            trials = self._kernels.recorded(site.kernel, len(contests))
-            place = len(contests) + len(found)
-            contest = self._kernels.opened(place, task, trials, before_s)
-            found += [contest] if contest else []
-        return found
-
-    def _begun(self, tasks: Sequence[Task]) -> list[list[Trial]]:
-        """The known trials of each kernel; reports how many there are."""
-        known = [self._kernels.recorded(t.kernel, len(tasks)) for t in tasks]
-        own = sum(map(self._kernels.own_trials, tasks))
-        self.progress(
-            Started(
-                kernels=len(tasks),
-                known_trials=sum(map(len, known)) - own,
-                own_trials=own,
-                model=self.model_words,
-            )
-        )
-        return known
-
     def _quick(self, tasks: Sequence[Task], reserve: Reserve) -> Quick:
         """Decides kernels by their first candidates, as long as nothing else needs the time."""
         numbers = {t.kernel: n for n, t in enumerate(tasks)}
@@ -396,5 +332,5 @@ class Session:
         # Batches come between finals and behind them, too.
         ended_s = (e.ended_s for c in contests for e in c.tuner.account)
         self._closed_from_s = max([self._closed_from_s, *ended_s])
-        self._searched = bool(spending.spent)
+        self._searched = bool(spending.ledger.spent)
         return finals

@@ -25,7 +25,7 @@ from hlotune.measure.workers.several_devices import SeveralDevices
 from hlotune.schedules.numerics import Numerics
 from hlotune.schedules.targets.cpu import CpuTarget
 from hlotune.schedules.targets.target import Properties, Target
-from hlotune.search.budget.budget import DEFAULT_BUDGET_S, Limits, seconds
+from hlotune.search.budget.limits import DEFAULT_BUDGET_S, Limits, seconds
 from hlotune.search.experience import Experience
 from hlotune.search.finals.whole_program import WholeProgram
 from hlotune.search.progress import Progress, silent

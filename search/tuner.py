@@ -3,68 +3,28 @@
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from math import inf
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hlotune.codegen.built import Built
 from hlotune.costmodel.inputs import inputs_of
 from hlotune.costmodel.metrics import spearman
 from hlotune.costmodel.model import predictions
 from hlotune.hlo.kernel import Kernel
-from hlotune.measure.trial import CacheMode, Candidate, Failure, Measurement, Trial
-from hlotune.schedules.numerics import NUMERICS, Numerics
+from hlotune.measure.trial import CacheMode, Candidate, Measurement, Trial
+from hlotune.schedules.numerics import Numerics
 from hlotune.schedules.spaces.space import Configs, Space
 from hlotune.schedules.steps.schedule import XLA, Schedule
 from hlotune.search.budget.account import Entry, opened, sealed
 from hlotune.search.experience import Experience
-from hlotune.search.searchers.history import Times, scores
+from hlotune.search.outcomes import Outcomes, is_hanging, is_mishap
+from hlotune.search.searchers.history import scores
 from hlotune.search.searchers.searcher import Searcher
-
-
-class Builder(Protocol):
-    def build(self, candidates: Sequence[Candidate]) -> list[Built | Failure]:
-        """One outcome a candidate, in their order."""
-        ...
-
-
-class Runner(Protocol):
-    @property
-    def width(self) -> int:
-        """Candidates that it measures at a time: one on each of its devices."""
-        ...
-
-    def compile_together(
-        self,
-        objects: Sequence[tuple[Kernel, Built | Failure]],
-        *,
-        cache: CacheMode | None = None,
-        spread: bool = False,
-    ) -> None:
-        """Compiles what was built at the same time, on devices where that helps: ahead of
-        comparisons, or, with `spread`, for the device that `measure` will have measure each.
-        """
-        ...
-
-    def measure(
-        self,
-        kernel: Kernel,
-        objects: Sequence[tuple[Candidate, Built | Failure]],
-        *,
-        cache: CacheMode = "model",
-        limit_s: float | None = None,
-    ) -> list[Trial]:
-        """One trial an object, in their order; bad candidates are failures, never exceptions."""
-        ...
-
+from hlotune.search.workers import Builder, Runner, there_and_back
 
 CHUNK = 16
 """So many candidates are built together before they are timed."""
-HANGS = 3
-"""A batch ends after so many timeouts in a row: its other candidates would likely hang as well."""
 LIMIT_S = 30.0
 """The seconds for verifying and timing one candidate, once the kernel has a time; then it counts as
 hanging.
@@ -104,7 +64,7 @@ class Took:
     """Whether that batch goes on still."""
 
 
-class KernelTuner:
+class KernelTuner(Outcomes):
     """Tunes one kernel; several share an experience, and with it the model.
 
     Args:
@@ -137,83 +97,18 @@ class KernelTuner:
         clock: Callable[[], float] = time.monotonic,
         probe: Callable[[], float] = lambda: 0.0,
     ) -> None:
+        super().__init__(space, numerics, is_exact)
         self.kernel = kernel
-        self._space, self._searcher, self._finisher = space, searcher, finisher
+        self._searcher, self._finisher = searcher, finisher
         self.experience, self._group = experience, group
         self._builder, self._runner, self._record = builder, runner, record
-        self._cache, self._numerics, self._clock, self._probe = cache, numerics, clock, probe
-        self._is_exact = is_exact
-        self._usable: list[Trial] = []
-        self._failed: set[Schedule] = set()
-        """Schedules that are never champions, not even where they were timed before."""
-        self._wrong: set[Schedule] = set()
-        """Those among them that were wrong when they were looked at as closely as winners."""
-        self._standing: tuple[tuple[int, int], tuple[float, ...]] = (0, 0), ()
-        """How many are usable and failed, and the times of those usable that did not fail."""
-        self._denied: set[Schedule] = set()
-        self._first_trial: Trial | None = None
+        self._cache, self._clock, self._probe = cache, clock, probe
         self._mishaps: set[Schedule] = set()
         """Schedules on which the device failed in this run."""
         self._batches = 0
         self.took = Took()
         self.account: tuple[Entry, ...] = ()
         """The account of all batches of the run, also of those before it was taken up again."""
-
-    @property
-    def best_s(self) -> float:
-        return min(self._times_s(), default=float("inf"))
-
-    def _times_s(self) -> tuple[float, ...]:
-        """The times of the trials that can be champions; both sets only grow."""
-        counts = len(self._usable), len(self._failed)
-        if counts != self._standing[0]:
-            standing = [t for t in self._usable if t.candidate.schedule not in self._failed]
-            self._standing = counts, tuple(s for t in standing if (s := t.time_s))
-        return self._standing[1]
-
-    @property
-    def usable(self) -> int:
-        """The number of schedules that work, known ones among them."""
-        return len({t.candidate.schedule for t in self._usable} - self._failed)
-
-    def champions(self, n: int) -> tuple[Trial, ...]:
-        """The n fastest, fastest first; of equal times the shorter schedule."""
-
-        def rank(trial: Trial) -> tuple[float, int, str]:
-            text = trial.candidate.schedule.to_json()
-            return trial.time_s or float("inf"), len(text), text
-
-        best: dict[Schedule, Trial] = {}
-        for trial in sorted(self._usable, key=rank):
-            if trial.candidate.schedule not in self._failed:
-                best.setdefault(trial.candidate.schedule, trial)
-        return tuple(best.values())[:n]
-
-    def near(self, times: float) -> int:
-        """Trials that took at most so many times the best."""
-        most_s = times * self.best_s
-        return sum(time_s <= most_s for time_s in self._times_s())
-
-    def first_candidate(self) -> Trial | None:
-        """The fastest trial of what the space proposes itself, a schedule of each algorithm; None
-        where none was measured, or it failed since."""
-        found = self._first_trial
-        return None if found and found.candidate.schedule in self._failed else found
-
-    @cached_property
-    def _first_schedules(self) -> frozenset[Schedule]:
-        return frozenset(map(self._space.schedule, self._space.firsts()))
-
-    def has_failed(self, schedule: Schedule) -> bool:
-        return schedule in self._failed
-
-    def is_denied(self, schedule: Schedule) -> bool:
-        """Whether a schedule was timed and is off by more than a program may be."""
-        return schedule in self._denied
-
-    def is_wrong(self, schedule: Schedule) -> bool:
-        """Whether a schedule was wrong in a final of this run."""
-        return schedule in self._wrong
 
     def resume(self, batches: int, state: bytes, *, same_run: bool = False) -> None:
         """Goes on after a recorded batch of an interrupted run; call `know` with its trials next.
@@ -251,8 +146,7 @@ class KernelTuner:
     def reject(self, trials: Sequence[Trial]) -> None:
         """Records failures of champions that were looked at more closely."""
         self._record(trials, self._batches, sealed(self._searcher.state(), self.account), None)
-        self._failed |= {t.candidate.schedule for t in trials}
-        self._wrong |= {t.candidate.schedule for t in trials if is_wrong_result(t)}
+        self._reject(trials)
 
     def step(self, n: int = 64, *, finishing: bool = False, limit_s: float = inf) -> Step | None:
         """One batch of up to n candidates; None where the space has nothing new to offer.
@@ -318,19 +212,6 @@ class KernelTuner:
                     self.took.trials_s += [self._clock() - before_s] * len(some)
                 yield found
 
-    def _take(self, trials: Sequence[Trial]) -> None:
-        usable = [t for t in trials if self._is_usable(t)]
-        self._usable += usable
-        firsts = [t for t in usable if t.candidate.schedule in self._first_schedules]
-        known = [self._first_trial] if self._first_trial else []
-        self._first_trial = min((*known, *firsts), key=lambda t: t.time_s or inf, default=None)
-        for trial in trials:
-            found, schedule = trial.outcome, trial.candidate.schedule
-            if isinstance(found, Measurement) and not self._is_exact(found):
-                self._denied.add(schedule)
-            if isinstance(found, Failure) and not is_mishap(trial):
-                self._failed.add(schedule)
-
     def _observe(self, configs: Configs, trials: Sequence[Trial]) -> None:
         """Shows trials to searchers and model.  A failure of the device says nothing about a
         candidate; where it fails twice on one, the search leaves that place.
@@ -346,16 +227,6 @@ class KernelTuner:
         inputs = inputs_of(self.experience.model.reads, self._space, configs[sound])
         self.experience.add(self._group, inputs, times_s[sound])
 
-    def _times(self, trials: Sequence[Trial]) -> Times:
-        return np.array([t.time_s if self._is_usable(t) else np.nan for t in trials], np.float64)
-
-    def _is_usable(self, trial: Trial) -> bool:
-        found = trial.outcome
-        if isinstance(found, Failure):
-            return False
-        is_lax = NUMERICS.index(found.numerics) > NUMERICS.index(self._numerics)
-        return not is_lax and self._is_exact(found)
-
     def _exact(self, schedule: Schedule) -> NDArray[np.int32] | None:
         config = self._space.locate(schedule)
         if config is None or not self._space.legal(config[None, :])[0]:
@@ -366,32 +237,3 @@ class KernelTuner:
 def finite(scores: NDArray[np.float32]) -> list[float | None]:
     """Predicted as they are recorded; what is no number is None."""
     return [float(score) if np.isfinite(score) else None for score in scores]
-
-
-def there_and_back(
-    runner: Runner,
-    kernel: Kernel,
-    objects: Sequence[tuple[Candidate, Built | Failure]],
-    cache: CacheMode = "model",
-) -> list[tuple[Trial, Trial]]:
-    """Two trials of each candidate: all in this order, then all backwards, so that a machine that
-    grows slower favours none.
-    """
-    there = runner.measure(kernel, objects, cache=cache)
-    back = runner.measure(kernel, objects[::-1], cache=cache)
-    return list(zip(there, reversed(back), strict=True))
-
-
-def is_hanging(trials: Sequence[Trial]) -> bool:
-    """Whether the last few all ran out of time."""
-    last = [t.outcome for t in trials[-HANGS:]]
-    return len(last) == HANGS and all(isinstance(x, Failure) and x.kind == "timeout" for x in last)
-
-
-def is_mishap(trial: Trial) -> bool:
-    """Whether the device failed, and not the candidate: then it may be tried again."""
-    return isinstance(trial.outcome, Failure) and trial.outcome.kind == "device"
-
-
-def is_wrong_result(trial: Trial) -> bool:
-    return isinstance(trial.outcome, Failure) and trial.outcome.kind == "wrong_result"

@@ -22,7 +22,7 @@ from hlotune.schedules.numerics import Numerics
 from hlotune.schedules.spaces.xla_options.space import OptionsSpace, options_of
 from hlotune.schedules.spaces.xla_options.table import Value
 from hlotune.schedules.targets.target import Target, Toolchain
-from hlotune.search.budget.budget import Limits
+from hlotune.search.budget.limits import Limits
 from hlotune.search.experience import Experience
 from hlotune.search.searchers.searcher import SEARCHERS
 from hlotune.search.tuner import KernelTuner, Predicted, Step

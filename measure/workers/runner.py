@@ -1,39 +1,35 @@
 """Built kernels to trials: one worker verifies and times; whatever they do, the run goes on."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from statistics import median
-from typing import Any, Self, cast
 
 from hlotune.codegen.built import Built
 from hlotune.hlo.kernel import Kernel
 from hlotune.measure.machine.machine_lock import Turns
-from hlotune.measure.timing.comparison import Beside, Comparison, outcomes
+from hlotune.measure.timing.comparison import Comparison, outcomes
 from hlotune.measure.timing.core_sharing_probe import ALONE_S
 from hlotune.measure.timing.impossible_times import beats_peak, too_fast
 from hlotune.measure.timing.timing import DEFAULT_EFFORT, RESOLUTION_S, Effort
 from hlotune.measure.trial import CacheMode, Candidate, Clock, Failure, Measurement, Outcome, Trial
-from hlotune.measure.verification.agreement import Agreement
 from hlotune.measure.verification.verify import Verdict
 from hlotune.measure.workers.builder import TimedBuilt
-from hlotune.measure.workers.channel import Message
-from hlotune.measure.workers.early_start import DEVICE_WORKER, device_environment, taken
+from hlotune.measure.workers.early_start import DEVICE_WORKER
 from hlotune.measure.workers.known_peaks import KnownPeaks
-from hlotune.measure.workers.wire import from_target, to_outcome
+from hlotune.measure.workers.requests import LIMIT_S, DeviceRequests, again_where_lost
+from hlotune.measure.workers.wire import to_outcome
 from hlotune.schedules.errors import ProgramError
 from hlotune.schedules.numerics import Numerics
 from hlotune.schedules.steps.schedule import XLA
-from hlotune.schedules.targets.cpu import CpuTarget
 from hlotune.schedules.targets.target import Properties, Target
 
-_LIMIT_S = 60.0
 COMPARING_S = 6.0
 """How long the rounds of a comparison take in all: enough for a verdict about calls that take a
 tenth of a second.
 """
 
 
-class ProcessRunner:
+class ProcessRunner(DeviceRequests):
     """Measures on one target.  The worker starts with the first request, if not before, and
     stays until `close`.
     """
@@ -53,22 +49,12 @@ class ProcessRunner:
         """`effort` goes into each candidate of `measure`; defaults and finals have their own.
 
         `known` are peaks that the target reached before, as `KnownPeaks` has them.
-        `environment` has further variables for the worker, such as those that choose a device.
         """
-        self._turns = turns or Turns()
-        self.target = target
-        self.numerics = numerics
-        self.cache = cache
-        self.clock = clock
+        super().__init__(target, numerics, cache, clock, turns, command, environment)
         self.effort = effort
-        self._channel = taken(command, {**device_environment(target), **(environment or {})})
         self._best_s: dict[tuple[str, CacheMode], float] = {}
         self._probes_s: list[float] = []
         self._peaks = KnownPeaks(target, self._ask_surely, known)
-
-    def begin(self) -> None:
-        """Starts the worker and does not wait for it."""
-        self._channel.begin()
 
     def measure(
         self,
@@ -86,37 +72,13 @@ class ProcessRunner:
         Args:
             limit_s: seconds that one candidate may take in all before it is a failure `timeout`.
         """
-        mode, limit = cache or self.cache, limit_s or _LIMIT_S
+        mode, limit = cache or self.cache, limit_s or LIMIT_S
         return [Trial(c, self._outcome(kernel, c, built, mode, limit)) for c, built in objects]
 
     @property
     def width(self) -> int:
         """Candidates that are measured at a time."""
         return 1
-
-    def compile_together(
-        self,
-        objects: Sequence[tuple[Kernel, Built | Failure]],
-        *,
-        cache: CacheMode | None = None,
-        spread: bool = False,
-    ) -> None:
-        """Has the worker of a device other than a CPU compile what was built of kernels, and their
-        defaults, at the same time.
-
-        Where that ends the worker, each is compiled alone: the one that did it fails then.
-
-        Args:
-            spread: whether `measure` is called with them next, in this order: of several devices
-                each compiles those that it will measure.
-        """
-        right = [(k, b.to_bytes()) for k, b in objects if isinstance(b, Built)]
-        if isinstance(self.target, CpuTarget) or len(right) < 2:
-            return
-        kernels, blobs = zip(*right, strict=True)
-        extra = {"kernels": [k.text for k in kernels], "sizes": [len(b) for b in blobs]}
-        mode, blob = cache or self.cache, b"".join(blobs)
-        self._ask("compile", kernels[0], mode, extra, blob, timeout_s=_LIMIT_S)
 
     def default(self, kernel: Kernel, *, cache: CacheMode | None = None) -> Measurement:
         """XLA's own time for the kernel alone, by the same clock.
@@ -126,7 +88,7 @@ class ProcessRunner:
         Raises ProgramError where XLA does not compile or run the kernel.
         """
         mode = cache or self.cache
-        reply = _again_where_lost(lambda: self._ask("default", kernel, mode, timeout_s=_LIMIT_S))
+        reply = again_where_lost(lambda: self._ask("default", kernel, mode, timeout_s=LIMIT_S))
         outcome = reply if isinstance(reply, Failure) else to_outcome(dict(reply.header))
         if isinstance(outcome, Failure):
             raise ProgramError(
@@ -135,14 +97,6 @@ class ProcessRunner:
             )
         self._remember(kernel, outcome)
         return outcome
-
-    def agreement(self, kernel: Kernel) -> Agreement | None:
-        """How far XLA's own result of a kernel is off; None where nobody can say."""
-        reply = self._ask("agreement", kernel, self.cache, timeout_s=_LIMIT_S)
-        if isinstance(reply, Failure) or reply.header["is"] != "agreement":
-            return None
-        fields = {k: v for k, v in reply.header.items() if k != "is"}
-        return Agreement(**fields) if fields else None
 
     def compare(
         self,
@@ -182,61 +136,6 @@ class ProcessRunner:
         self._peaks.doubt(kernel, objects, found)
         return Comparison(default, found)
 
-    def _rounds(
-        self,
-        kernel: Kernel,
-        cache: CacheMode,
-        clock: Clock,
-        builts: Sequence[Built],
-        pairs: int,
-        limit_s: float,
-    ) -> list[list[float]] | Failure:
-        """Samples of the default and of each built kernel."""
-        blobs = [built.to_bytes() for built in builts]
-        sizes = [len(b) for b in blobs]
-        extra = {"clock": clock, "sizes": sizes, "pairs": pairs, "limit_s": limit_s}
-        timeout_s = _LIMIT_S + 4 * limit_s
-        reply = self._ask("compare", kernel, cache, extra, b"".join(blobs), timeout_s=timeout_s)
-        if isinstance(reply, Failure):
-            return reply
-        return _failure(reply) or cast(list[list[float]], reply.header["samples_s"])
-
-    def beside_peak(
-        self, kernel: Kernel, built: Built, dtype: str, *, pairs: int = 101, limit_s: float = 5.0,
-        cache: CacheMode | None = None,
-    ) -> Beside:  # fmt: skip
-        """A kernel in turns with multiply-adds of its operands' type in registers, verified or not.
-
-        By the clock `kernel`, for some two seconds: shares of shorter times were up to a tenth
-        apart, as a machine's neighbours came and went.  Raises ProgramError where either does not
-        run.
-        """
-        extra = {"dtype": dtype, "pairs": pairs, "limit_s": limit_s}
-        return self._beside(kernel, built, f"multiply-adds of {dtype}", extra, cache)
-
-    def beside_read(
-        self, kernel: Kernel, built: Built, size: int, *, pairs: int = 101, limit_s: float = 5.0,
-        cache: CacheMode | None = None,
-    ) -> Beside:  # fmt: skip
-        """The same with a plain read of about `size` bytes, of which each thread reads a part."""
-        extra = {"bytes": size, "pairs": pairs, "limit_s": limit_s}
-        return self._beside(kernel, built, f"a read of {size} bytes", extra, cache)
-
-    def _beside(
-        self, kernel: Kernel, built: Built, what: str, extra: dict[str, Any],
-        cache: CacheMode | None,
-    ) -> Beside:  # fmt: skip
-        mode, timeout_s = cache or self.cache, _LIMIT_S + 4 * extra["limit_s"]
-        reply = self._ask("beside", kernel, mode, extra, built.to_bytes(), timeout_s=timeout_s)
-        failure = reply if isinstance(reply, Failure) else _failure(reply)
-        if failure is not None:
-            raise ProgramError(
-                f"expected kernel {kernel.key[:12]} to run beside {what}, got a {failure.kind} "
-                f"({failure.message}); leave its share of that out"
-            )
-        header = cast(Message, reply).header
-        return Beside(tuple(header["samples_s"]), tuple(header["work_per_s"]))
-
     def properties(self) -> Properties:
         """Peaks of the target, measured in the worker, or what is known of it where that is more.
 
@@ -248,23 +147,6 @@ class ProcessRunner:
         """Median of the probe's times beside trials since the last call; 0 where there are none."""
         seen, self._probes_s = self._probes_s, []
         return median(seen) if seen else 0.0
-
-    def forget(self) -> None:
-        """Has the worker free what it keeps of the last kernels, several times their operands.
-
-        It makes that again where one of them comes back.
-        """
-        with self._turns.alone():
-            self._channel.request(Message({"do": "forget"}), _LIMIT_S)
-
-    def close(self) -> None:
-        self._channel.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def _outcome(
         self,
@@ -309,37 +191,6 @@ class ProcessRunner:
             return outcome
         return replace(outcome, build_s=built.build_s)
 
-    def verify(self, kernel: Kernel, built: Built) -> Verdict | Failure:
-        """Whether a built kernel is right, looked at as closely as a winner."""
-        extra = {"numerics": self.numerics, "thorough": True}
-        reply = self._ask("verify", kernel, self.cache, extra, built.to_bytes(), timeout_s=_LIMIT_S)
-        if isinstance(reply, Failure):
-            return reply
-        if (failure := _failure(reply)) is not None:
-            return failure
-        return Verdict(**{k: v for k, v in reply.header.items() if k != "is"})
-
-    def _ask(
-        self,
-        do: str,
-        kernel: Kernel,
-        cache: CacheMode,
-        extra: dict[str, Any] | None = None,
-        blob: bytes = b"",
-        *,
-        timeout_s: float,
-    ) -> Message | Failure:
-        header = {
-            "do": do,
-            "kernel": kernel.text,
-            "target": from_target(self.target),
-            "cache": cache,
-            "clock": self.clock,
-            **(extra or {}),
-        }
-        with self._turns.alone():
-            return self._channel.request(Message(header, blob), timeout_s)
-
     def _remember(self, kernel: Kernel, found: Measurement) -> None:
         place = kernel.key, found.cache
         self._best_s[place] = min(found.time_s, self._best_s.get(place, found.time_s))
@@ -367,19 +218,3 @@ class ProcessRunner:
         reached = built.flops / (found.time_s + RESOLUTION_S)
         self._peaks.raise_to(dtype, *beside.work_per_s, reached)
         return found
-
-    def _ask_surely(self, request: Message) -> Message | Failure:
-        """Asks a second time where the machine took the worker away."""
-        with self._turns.alone():
-            return _again_where_lost(lambda: self._channel.request(request, _LIMIT_S))
-
-
-def _again_where_lost(ask: Callable[[], Message | Failure]) -> Message | Failure:
-    """Asks a second time where the machine took the worker away, which no candidate did."""
-    reply = ask()
-    return ask() if isinstance(reply, Failure) and reply.kind == "device" else reply
-
-
-def _failure(reply: Message) -> Failure | None:
-    outcome = to_outcome(dict(reply.header)) if reply.header["is"] == "failure" else None
-    return outcome if isinstance(outcome, Failure) else None

@@ -6,21 +6,18 @@ then, as in the order of these, each batch goes where a second of tuning promise
 the program's time.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
-from math import ceil, isinf
+from math import ceil
 from types import MappingProxyType
 
+from hlotune.search.budget.limits import Limits
 from hlotune.search.budget.opening_order import promised
+from hlotune.search.budget.promises import YOUNG, is_worthwhile, promise
+from hlotune.search.budget.spent import UNKNOWN_TRIAL_S, Item, Spent, trial_s, trials_of
 
-DEFAULT_BUDGET_S = 300.0
-"""The budget of a run that is given neither seconds nor trials."""
 BATCH = 64
 """The largest batch."""
-YOUNG = 16
-"""The size of a kernel's first batches: the sooner the model learns, the better the next."""
 GROWTH = 8
 """A batch is at most this part of what was measured of the kernel before."""
 SMALLEST = 8
@@ -29,25 +26,6 @@ FIRST = 2
 """The smallest first batch: the candidates that formulas choose are most of the gain, and need no
 proposal.
 """
-AHEAD = 64
-"""A promise is about so many next trials."""
-HOPE = 0.1
-"""The share of its time that a kernel is expected to gain in its next `AHEAD` trials while its
-search is young, and in the first `YOUNG` where its first candidate alone was measured; after
-`AHEAD` trials without a gain it is half of that.
-"""
-IMPATIENCE = 32
-"""After so many trials without a gain others are asked first as if a kernel promised half; whether
-it is worth another batch at all is asked by `AHEAD`."""
-WINDOW = 3 * AHEAD
-"""The gain of a kernel is averaged over so many of its newest trials."""
-NO_GAIN = 0.01
-"""A kernel that has gained no more than this share of its time since is idle: what a batch finds
-beyond that is mostly a faster minute of the machine."""
-WORTHWHILE = 0.01
-"""A kernel that promises to gain less than this share of its own time gets no more batches."""
-UNKNOWN_TRIAL_S = 0.25
-"""Assumed cost of a trial before the first batch: high, so that a short budget is not overdrawn."""
 DEFAULTS_SHARE = 0.4
 """Until this share of the seconds is used, defaults are timed ahead of their kernels' turns."""
 WHOLE_SHARE = 0.03
@@ -64,43 +42,6 @@ PROVING_SHARE = 0.4
 where the rounds of the whole program that prove something need it."""
 ORACLE_SHARE = 0.2
 """The oracle has at most this share of the seconds for the whole program."""
-
-
-@dataclass(frozen=True, slots=True)
-class Item:
-    """What the budget knows of a kernel: the time of its default, and how often it runs."""
-
-    default_s: float
-    weight: float
-    known_best_s: float = float("inf")
-    """Best time recorded before the run."""
-    least_s: float = 0.0
-    """What a call takes by the roofline; 0 where nobody knows."""
-
-
-@dataclass(frozen=True, slots=True)
-class Spent:
-    """A batch that was measured; `best_s` is the best time of the kernel after it."""
-
-    item: int
-    trials: int
-    wall_s: float
-    best_s: float
-    is_search: bool = True
-    """Whether the seconds are those of trials; else of a first candidate's whole final."""
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """At most one of the two is None."""
-
-    seconds: float | None = None
-    """Seconds for all that a run does, or for its batches alone where a function says so.
-
-    The seconds for which the run waits for another tuner or is suspended do not count.
-    """
-    trials: int | None = None
-    """Trials of each kernel."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,10 +90,6 @@ def next_batch(
 
 def _promised(item: Item) -> float:
     return promised(item.default_s, item.least_s, item.weight)
-
-
-def trials_of(item: int, spent: Sequence[Spent]) -> int:
-    return sum(s.trials for s in spent if s.item == item)
 
 
 def trials_left(item: int, spent: Sequence[Spent], limits: Limits) -> int:
@@ -226,108 +163,6 @@ def longest_s(choice: Choice, fresh: int, left_s: float) -> float:
     return left_s / max(1, fresh)
 
 
-def trial_s(item: int, spent: Sequence[Spent]) -> float:
-    """The expected seconds of a trial: the mean of the kernel's newest trials, else of all."""
-    made = [s for s in spent if s.trials and s.is_search]
-    known = newest([s for s in made if s.item == item], AHEAD) or made
-    if not known:
-        return UNKNOWN_TRIAL_S
-    return max(1e-6, sum(s.wall_s for s in known) / sum(s.trials for s in known))
-
-
-def newest(spent: Sequence[Spent], trials: int) -> list[Spent]:
-    """The last batches, as many as it takes to have so many trials."""
-    found: list[Spent] = []
-    for batch in reversed(spent):
-        if trials <= 0:
-            break
-        found.append(batch)
-        trials -= batch.trials
-    return found[::-1]
-
-
-def best_s(item: int, items: Sequence[Item], spent: Sequence[Spent]) -> float:
-    """The time of the kernel in the program by now: its default counts, for it may be kept."""
-    found = [s.best_s for s in spent if s.item == item]
-    return min(items[item].default_s, items[item].known_best_s, *found)
-
-
-def promised_share(item: int, spent: Sequence[Spent], half: int = AHEAD) -> float:
-    """The share of the kernel's time that its next `AHEAD` trials are expected to gain.
-
-    It is the mean gain of its newest trials, or what a young search may hope for, whichever is
-    more; `half` idle trials halve both.  The gain of the first batch, from the default or a first
-    candidate to anything searched, says nothing about the next.
-    """
-    batches = searched(item, spent)
-    recent = newest(batches[1:], WINDOW)
-    before = batches[: len(batches) - len(recent)][-1:]
-    awake: float = 0.5 ** (idle_trials([s for s in spent if s.item == item]) / half)
-    hope = HOPE * awake
-    if not recent:
-        return hope
-    trials = sum(s.trials for s in recent)
-    left = 1 - gain(before[0].best_s, recent[-1].best_s)
-    slope: float = 1 - left ** min(1.0, AHEAD / trials)
-    return max(slope * awake, hope)
-
-
-def searched(item: int, spent: Sequence[Spent]) -> list[Spent]:
-    """The batches of a kernel, without the final of its first candidate."""
-    return [s for s in spent if s.item == item and s.is_search]
-
-
-def is_worthwhile(item: int, spent: Sequence[Spent]) -> bool:
-    """Whether a kernel promises enough for another batch, however much of the budget is left."""
-    return promised_share(item, spent) > WORTHWHILE
-
-
-def idle_trials(batches: Sequence[Spent]) -> int:
-    """How many trials of a kernel were made since it gained more than `NO_GAIN`, in one batch or
-    little by little.
-    """
-    idle = 0
-    for before, after in reversed(list(pairwise(batches))):
-        if gain(before.best_s, batches[-1].best_s) > NO_GAIN:
-            break
-        idle += after.trials
-    return idle
-
-
-def gain(before_s: float, after_s: float) -> float:
-    """The share of the time that was gained; all of it where there was no time before."""
-    if isinf(before_s):
-        return 0.0 if isinf(after_s) else 1.0
-    return 1 - after_s / before_s
-
-
-def promise(
-    item: int,
-    items: Sequence[Item],
-    spent: Sequence[Spent],
-    limits: Limits,
-    final_s: float = 0.0,
-) -> float:
-    """The seconds of one run of the program that the kernel is expected to save by a second of
-    tuning; a final that tuning makes due takes `final_s`.
-
-    Where trials are limited, it is by a trial: then no clock decides anything.
-    """
-    trials, share = AHEAD, promised_share(item, spent, IMPATIENCE)
-    if not searched(item, spent):
-        trials, share = YOUNG, HOPE
-    saved_s = items[item].weight * best_s(item, items, spent) * share
-    cost = trial_s(item, spent) if limits.trials is None else 1.0
-    return saved_s / (trials * cost + final_s)
-
-
-def less(limits: Limits, seconds: float) -> Limits:
-    """The limits that are left for batches where so many seconds have passed, or are put by."""
-    if limits.seconds is None:
-        return limits
-    return Limits(seconds=max(0.0, limits.seconds - seconds))
-
-
 def needed_s(kernels: int, passed_s: float, closing_s: float) -> int:
     """A budget in which each kernel has a batch, after preparing for `passed_s`."""
     batches_s = kernels * SMALLEST * UNKNOWN_TRIAL_S
@@ -339,22 +174,3 @@ def finishing(item: int, spent: Sequence[Spent], limits: Limits, elapsed_s: floa
     if limits.trials is not None:
         return trials_left(item, spent, limits) <= finish_trials(limits)
     return limits.seconds is not None and elapsed_s >= 0.9 * limits.seconds
-
-
-def seconds(budget: str | float) -> float:
-    """`"90"`, `"90s"`, `"2m"`, `"1h30m"` or a number, in seconds; ValueError for all else."""
-    text = str(budget).strip()
-    parts = re.fullmatch(r"(?:([\d.]+)h)?(?:([\d.]+)m)?(?:([\d.]+)s?)?", text)
-    try:
-        if not text or parts is None:
-            raise ValueError
-        total = sum(
-            float(p) * unit for p, unit in zip(parts.groups(), (3600, 60, 1), strict=True) if p
-        )
-        if not 0 < total < float("inf"):
-            raise ValueError
-    except ValueError:
-        raise ValueError(
-            f"expected a budget like 90s, 2m or 1h30m, longer than nothing, got {text!r}"
-        ) from None
-    return total

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from statistics import mean
 
-from hlotune.search.budget.budget import Item
+from hlotune.search.budget.spent import Item
 from hlotune.search.tasks import Task
 from hlotune.search.tuner import KernelTuner
 

@@ -14,16 +14,11 @@ from statistics import mean, median
 
 from hlotune.hlo.sites.sites import Site
 from hlotune.measure.timing.timing import CLEARLY, SELDOM
-from hlotune.search.budget.budget import (
-    CLOSING_SHARE,
-    DEFAULT_BUDGET_S,
-    FORMS_SHARE,
-    PROVING_SHARE,
-    WHOLE_SHARE,
-)
+from hlotune.search.budget.budget import CLOSING_SHARE, FORMS_SHARE, PROVING_SHARE, WHOLE_SHARE
 from hlotune.search.budget.closing_costs import UNKNOWN_FINAL_S, Costs, Due, final_s, finals_s
 from hlotune.search.budget.contest import Contest, Decided
-from hlotune.search.finals.closing import ANY, Comparing, Within
+from hlotune.search.budget.limits import DEFAULT_BUDGET_S
+from hlotune.search.finals.comparing import ANY, Comparing, Within
 from hlotune.search.finals.finals import FEWEST_PAIRS, PAIRS
 from hlotune.search.finals.form_costs import FormCosts
 from hlotune.search.finals.forms import AT_STAKE, CONFIDENCE_OF_FIRST, is_near, of_main_kind

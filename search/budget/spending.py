@@ -3,29 +3,27 @@
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from math import ceil, inf, isfinite
+from math import ceil, inf
 
-from hlotune.measure.trial import Failure
 from hlotune.schedules.errors import reason_alone
 from hlotune.schedules.targets.target import Properties, Target
 from hlotune.search.budget.budget import (
     FIRST,
     Choice,
-    Limits,
-    Spent,
     finishing,
-    is_worthwhile,
-    less,
     longest_s,
     next_batch,
-    trial_s,
     trials_left,
 )
 from hlotune.search.budget.closing_costs import Due
 from hlotune.search.budget.contest import Contest, Decided, Opening
+from hlotune.search.budget.ledger import Ledger
+from hlotune.search.budget.limits import Limits, less
+from hlotune.search.budget.promises import is_worthwhile
+from hlotune.search.budget.spent import Spent, trial_s
 from hlotune.search.budget.stopping import floor_s, share_at_limit
-from hlotune.search.budget.telling import kernel_started, task_limit_s
-from hlotune.search.progress import Batch, KernelAtLimit, KernelStopped, Progress
+from hlotune.search.budget.telling import Telling
+from hlotune.search.progress import KernelAtLimit, KernelStopped, Progress
 from hlotune.search.tasks import Task
 from hlotune.search.tuner import Step
 
@@ -56,9 +54,7 @@ class Spending:
     """The seconds of another final of a kernel that had one."""
     target: Target | None = None
     """The target, for the limits of kernels in progress events."""
-    spent: list[Spent] = field(default_factory=list)
-    failures: list[int] = field(default_factory=list)
-    """Failures of each batch in `spent`."""
+    ledger: Ledger = field(default_factory=Ledger)
     exhausted: frozenset[int] = frozenset()
     """Kernels whose space has nothing new to offer, those at their limit, and those whose search
     raised an error."""
@@ -82,36 +78,26 @@ class Spending:
     _is_prepared: bool = False
     _is_asked: bool = False
     """Whether kernels were decided by their first candidates, or had enough time."""
+    telling: Telling = field(init=False)
     _batches: Limits = field(init=False)
     """The limits without the seconds that are put by for closing."""
 
     def __post_init__(self) -> None:
         self._batches = self.limits
-        self._take_over(0)
-
-    def _take_over(self, first: int) -> None:
-        """Takes over what an interrupted run had spent on the contests from number `first` on, in
-        its order.
-        """
-        before = sorted(
-            (entry.ended_s, item, entry)
-            for item, contest in enumerate(self.contests[first:], first)
-            for entry in contest.tuner.account
-        )
-        self.spent += [Spent(k, e.trials, e.wall_s, e.best_s) for _, k, e in before]
-        self.failures += [e.failures for _, _, e in before]
+        self.telling = Telling(self.progress, self.peaks, self.target)
+        self.ledger.take_over(self.contests, 0)
 
     @property
     def is_starved(self) -> bool:
         """Whether not even one batch fitted into the limits, though there was something to do."""
         waiting = len(self.exhausted) < len(self.contests)
-        return waiting and not self.spent and not self.interrupted
+        return waiting and not self.ledger.spent and not self.interrupted
 
     @property
     def is_settled(self) -> bool:
         """Whether the search ended before its budget, because no kernel promised enough."""
         items = set(range(len(self.contests))) - self.exhausted
-        hopeless = bool(items) and not any(is_worthwhile(k, self.spent) for k in items)
+        hopeless = bool(items) and not any(is_worthwhile(k, self.ledger.spent) for k in items)
         return self.limits.trials is None and hopeless and not self.interrupted
 
     def run(self) -> None:
@@ -119,7 +105,7 @@ class Spending:
 
         Ctrl-C ends it at once: the batch in flight is lost.
         """
-        start_s = self.now() - sum(s.wall_s for s in self.spent)
+        start_s = self.now() - self.ledger.wall_s
         try:
             while (choice := self._next(start_s)) is not None:
                 step = self._batch(choice, self.now() - start_s)
@@ -140,9 +126,9 @@ class Spending:
         if self.peaks is not None:
             self.peaks()
         hurried = self._is_hurried(start_s)
-        if self.spent:
+        if self.ledger.spent:
             self._prepare_once()
-        if (self.spent or hurried) and not self._is_asked:
+        if (self.ledger.spent or hurried) and not self._is_asked:
             self._is_asked = True
             if hurried or not self._has_time_for(AT_LEISURE * len(self.opening.waiting), start_s):
                 self._decide_quickly(hurried=hurried)
@@ -153,7 +139,7 @@ class Spending:
             self._opened = True
             found = self.rivals()
             self.contests += found
-            self._take_over(len(self.contests) - len(found))
+            self.ledger.take_over(self.contests, len(self.contests) - len(found))
             choice = self._choice(self.now() - start_s) if found else choice
         return choice
 
@@ -166,7 +152,7 @@ class Spending:
         """Whether it would take longer than there is to open half of the kernels that wait: then
         even the first of all is decided by its first candidate.
         """
-        if self.spent or self.limits.seconds is None:
+        if self.ledger.spent or self.limits.seconds is None:
             return False
         opening_s = self.opening.usual_s * ceil(len(self.opening.waiting) / 2)
         return opening_s > self.limits.seconds - (self.now() - start_s)
@@ -185,10 +171,9 @@ class Spending:
             for contest in self.quickly(waiting):
                 item = opened.get(contest.task.kernel, len(self.contests))
                 self.contests[item : item + 1] = [contest]
-                self._tell_start(contest, item + 1)
+                self.telling.start(contest, item + 1, self._count)
                 now_s, best_s = self.now(), contest.tuner.best_s
-                self.spent.append(Spent(item, 1, now_s - before_s, best_s, is_search=False))
-                self.failures.append(0)
+                self.ledger.note(Spent(item, 1, now_s - before_s, best_s, is_search=False), 0)
                 self._prepare_once()
                 before_s = self.now()
         finally:
@@ -200,7 +185,7 @@ class Spending:
         Then finals come first, which may leave some: others get no second batch before its first,
         unless none waits for its final.
         """
-        while self.spent and self.opening.waiting and self.opening.is_early():
+        while self.ledger.spent and self.opening.waiting and self.opening.is_early():
             if self._is_asked and not self._has_time_for_another(start_s):
                 break
             self._open()
@@ -214,7 +199,7 @@ class Spending:
     def _open(self) -> None:
         contest = self.opening.next(self.now)
         self.contests += [contest] if contest else []
-        self._take_over(len(self.contests) - (1 if contest else 0))
+        self.ledger.take_over(self.contests, len(self.contests) - (1 if contest else 0))
 
     def _has_time_for_another(self, start_s: float) -> bool:
         """Whether the seconds suffice for one more default, its smallest batch, and its final."""
@@ -225,7 +210,7 @@ class Spending:
             return True
         due = self.due()
         left_s = self.limits.seconds - due.certain_s - (self.now() - start_s)
-        trials_s = FIRST * trial_s(len(self.contests), self.spent)
+        trials_s = FIRST * trial_s(len(self.contests), self.ledger.spent)
         return left_s >= kernels * (self.opening.usual_s + trials_s + due.final_s)
 
     def _is_time_for_rivals(self, choice: Choice | None, elapsed_s: float) -> bool:
@@ -241,7 +226,7 @@ class Spending:
 
     def go_on(self, seconds: float, without: frozenset[int]) -> None:
         """Goes on with the seconds that are left by now, for all kernels but some."""
-        self.limits = Limits(seconds=seconds + sum(s.wall_s for s in self.spent))
+        self.limits = Limits(seconds=seconds + self.ledger.wall_s)
         self._left_out = without
         self.run()
 
@@ -252,13 +237,13 @@ class Spending:
         search them.  Those that had their final are searched again, and those without a first batch
         do not keep the others waiting where there is no time for it.
         """
-        before, end_s = len(self.spent), self.now() + seconds
+        before, end_s = len(self.ledger.spent), self.now() + seconds
         self._is_asked = False
         self.go_on(seconds, frozenset())
-        if len(self.spent) == before and not self.interrupted:
+        if len(self.ledger.spent) == before and not self.interrupted:
             fresh = set(range(len(self.contests))) - self._begun
             self.go_on(end_s - self.now(), frozenset(fresh))
-        return len(self.spent) > before
+        return len(self.ledger.spent) > before
 
     def _choice(self, elapsed_s: float) -> Choice | None:
         items, final_s, again_s = [c.item for c in self.contests], 0.0, dict[int, float]()
@@ -269,32 +254,24 @@ class Spending:
             decided = ((n, c) for n, c in enumerate(self.contests) if self.decided.covers(c))
             again_s = {n: self.another_s(c) for n, c in decided}
         return next_batch(
-            items, self.spent, self._batches, elapsed_s, self.exhausted | self._left_out,
+            items, self.ledger.spent, self._batches, elapsed_s, self.exhausted | self._left_out,
             final_s=final_s, waiting=len(self.opening.waiting), again_s=again_s,
         )  # fmt: skip
 
     @property
     def _begun(self) -> set[int]:
         """Kernels that had a batch, or are to have none."""
-        return {s.item for s in self.spent} | self.exhausted | self._left_out
-
-    def trials(self, item: int | None = None) -> int:
-        """The number of trials of one kernel, or of all."""
-        return sum(s.trials for s in self.spent if item in (None, s.item))
-
-    def failed(self, item: int | None = None) -> int:
-        pairs = zip(self.spent, self.failures, strict=True)
-        return sum(failures for s, failures in pairs if item in (None, s.item))
+        return self.ledger.begun | self.exhausted | self._left_out
 
     def _batch(self, choice: Choice, elapsed_s: float) -> Step | None:
         """Runs one batch; None where nothing was tried, because nothing new is left or the search
         raised an error.
         """
         contest = self.contests[choice.item]
-        begun = {s.item for s in self.spent}
+        begun = self.ledger.begun
         if choice.item not in begun:
-            self._tell_start(contest, len(begun) + 1)
-        last = finishing(choice.item, self.spent, self._batches, elapsed_s)
+            self.telling.start(contest, len(begun) + 1, self._count)
+        last = finishing(choice.item, self.ledger.spent, self._batches, elapsed_s)
         left_s = inf if self._batches.seconds is None else self._batches.seconds - elapsed_s
         left_s -= choice.final_s
         unopened = len(self.opening.waiting)
@@ -308,42 +285,21 @@ class Spending:
             self.progress(KernelStopped(label=contest.task.label, reason=reason))
             return None
         if step is not None:
-            self.spent.append(Spent(choice.item, len(step.trials), step.wall_s, step.best_s))
-            self.failures.append(step.failures)
+            spent = Spent(choice.item, len(step.trials), step.wall_s, step.best_s)
+            self.ledger.note(spent, step.failures)
         return step
 
-    def _tell_start(self, contest: Contest, index: int) -> None:
-        count, limit_s = len(self.contests) + len(self.opening.waiting), self._limit_s(contest.task)
-        self.progress(kernel_started(contest, index, count, limit_s))
+    @property
+    def _count(self) -> int:
+        """The kernels that are open, and those that wait."""
+        return len(self.contests) + len(self.opening.waiting)
 
     def _tell(self, item: int, step: Step, elapsed_s: float) -> None:
-        contest = self.contests[item]
-        best_s = step.best_s if isfinite(step.best_s) else None
-        rate = contest.task.flops / best_s if best_s else None
-        peaks = self.peaks().flops_per_s if self.peaks else {}
-        peak = peaks.get(contest.task.dtype)
-        self.progress(
-            Batch(
-                key=contest.task.kernel.key,
-                label=contest.task.label,
-                kernels_begun=len({s.item for s in self.spent}),
-                kernels=len(self.contests) + len(self.opening.waiting),
-                trials=self.trials(),
-                failures=self.failed(),
-                best_s=best_s,
-                default_s=contest.default_s,
-                gflops=rate / 1e9 if rate else None,
-                peak_share=rate / peak if rate and peak else None,
-                rank_correlation=step.rank_correlation,
-                elapsed_s=elapsed_s,
-                remaining_s=self._remaining_s(elapsed_s),
-                is_estimate=self._batches.seconds is None,
-                calls=contest.task.weight,
-                limit_s=self._limit_s(contest.task),
-                kernel_trials=self.trials(item),
-                failed=tuple(t.outcome.kind for t in step.trials if isinstance(t.outcome, Failure)),
-            )
-        )
+        self.telling.batch(
+            self.contests[item], step, self.ledger, item,
+            kernels=self._count, elapsed_s=elapsed_s, remaining_s=self._remaining_s(elapsed_s),
+            is_estimate=self._batches.seconds is None,
+        )  # fmt: skip
 
     def _stop_at_limit(self, item: int, best_s: float) -> None:
         """Ends the search of a kernel that has come as near to its limit as is worth the time."""
@@ -355,13 +311,11 @@ class Spending:
             self.exhausted |= {item}
             self.progress(KernelAtLimit(key=task.kernel.key, label=task.label, share=share))
 
-    def _limit_s(self, task: Task) -> float | None:
-        return task_limit_s(task, self.target, self.peaks() if self.peaks else None)
-
     def _remaining_s(self, elapsed_s: float) -> float:
         if self._batches.seconds is not None:
             return max(0.0, self._batches.seconds - elapsed_s)
         waiting = (k for k in range(len(self.contests)) if k not in self.exhausted)
         return sum(
-            trials_left(k, self.spent, self.limits) * trial_s(k, self.spent) for k in waiting
+            trials_left(k, self.ledger.spent, self.limits) * trial_s(k, self.ledger.spent)
+            for k in waiting
         )

@@ -1,125 +1,26 @@
 """The end of a run: the whole program beside the default, and what follows for its champions."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
-from math import inf
 from statistics import median
-from types import MappingProxyType
-from typing import Protocol
 
 from hlotune.hlo.sites.sites import Site
 from hlotune.schedules.errors import WrongResult
 from hlotune.schedules.numerics import Numerics
 from hlotune.schedules.steps.schedule import DEFAULT
-from hlotune.search.finals.form_costs import FormCosts
-from hlotune.search.finals.forms import Compared, CompareForms, apart, no_forms
+from hlotune.search.finals.comparing import CompareWhole, Verdict
+from hlotune.search.finals.forms import CompareForms, apart, no_forms
+from hlotune.search.finals.judged import finished_event, summary
 from hlotune.search.finals.tried import Trying
-from hlotune.search.progress import Finished, KernelSkipped, Progress, silent
+from hlotune.search.progress import Progress, silent
 from hlotune.search.result import TuneResult
 from hlotune.search.resume_queries import is_finished
 from hlotune.tuning_logs import own_runs
 from hlotune.tuning_logs.database import Conditions, Database
 from hlotune.tuning_logs.decisions import TOGETHER, decision, program_of
-from hlotune.tuning_logs.finals import Final, Paired, Summary, Whole
+from hlotune.tuning_logs.finals import Paired, Whole
 from hlotune.tuning_logs.revoke import SLOWER, take_back, take_back_wrong
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
-    """The outcome of comparing the whole program."""
-
-    whole: Whole | None = None
-    """None where it was not compared, or not to the end."""
-    wrong: tuple[str, ...] = ()
-    """Keys of kernels whose champions were to blame for wrong results, and were taken back."""
-    wrong_sites: tuple[str, ...] = ()
-    """The sites of these kernels in the program."""
-    slower: tuple[str, ...] = ()
-    """Keys of kernels that went back to their defaults, because the program is slower with them."""
-    together: tuple[str, ...] = ()
-    """Keys of kernels that are not proven faster alone, and with which the program is."""
-    in_use: tuple[str, ...] = ()
-    """Keys of kernels that did not win in this run, and are in the program since an earlier one."""
-    wrong_anyway: str = ""
-    """What is wrong in the program though no champion is to blame."""
-    left_out: Mapping[str, str] = field(default_factory=dict)
-    """Keys of kernels whose champions were tried with others and made the program wrong, with the
-    reason; they keep their defaults.
-    """
-    interrupted: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Within:
-    """The seconds that comparing a program of long calls may take."""
-
-    usual_s: float
-    proving_s: float
-    """The same where its rounds prove something."""
-
-
-ANY = Within(inf, inf)
-
-
-class Comparing(Protocol):
-    """Compares the whole program with the default."""
-
-    def prepare(self, oracle_limit_s: float) -> None:
-        """Does what can be done before there are champions; else `compare` does it."""
-        ...
-
-    @property
-    def is_long(self) -> bool:
-        """Whether calls of the program take so long that there are few of them."""
-        ...
-
-    def due_s(self, timing_s: float, saved_s: float = 0.0, within: Within = ANY) -> float:
-        """The seconds that a comparison is expected to take, where timing takes `timing_s` at most.
-        Champions so far save the program `saved_s`.  Long calls have fewer rounds where all of it
-        would take more than is `within`.
-        """
-        ...
-
-    def form_costs(self, confidence: float) -> FormCosts:
-        """What comparing two forms of the program with some confidence is expected to take."""
-        ...
-
-    def compare(
-        self,
-        limit_s: float,
-        oracle_limit_s: float | None = None,
-        also: Mapping[str, Final] = MappingProxyType({}),
-        left_s: Callable[[], float] | None = None,
-    ) -> Whole | None:
-        """Times both for so many seconds at most; None where nothing was replaced.
-
-        `also` are finals of kernels whose champions are put in too, by their keys.  Where `left_s`
-        says how many seconds are left, no long call is made for which there are too few.
-
-        Where nothing is prepared, the oracle has `oracle_limit_s`, or its usual time.  Raises
-        WrongResult.
-        """
-        ...
-
-    def is_faster(
-        self,
-        base: Mapping[str, Final],
-        more: Mapping[str, Final],
-        confidence: float,
-        limit_s: float,
-        oracle_limit_s: float | None = None,
-    ) -> Compared | None:
-        """Whether the program is proven faster with the champions of `more` than without them; None
-        where the limit has no time for that.
-
-        Those that won, and those of `base`, are in both forms.  Raises WrongResult.
-        """
-        ...
-
-
-CompareWhole = Callable[[Mapping[str, Final]], Whole | None]
-"""Compares the whole program with the champions that won, and with some others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -295,66 +196,3 @@ def _is_slower(paired: Paired) -> bool:
     """
     ratios = (d / t for d, t in zip(paired.default_s, paired.tuned_s, strict=True))
     return paired.high < 1 and median(ratios) < 1
-
-
-def judged(result: TuneResult, verdict: Verdict) -> TuneResult:
-    """The result of the kernels with what the comparison of the whole program says."""
-    lost = {*verdict.wrong, *verdict.slower}
-    won = {k.key for k in result.won}.union(verdict.together, verdict.in_use) - lost
-    result = replace(
-        result,
-        kernels=tuple(replace(k, won=k.key in won) for k in result.kernels),
-        interrupted=result.interrupted or verdict.interrupted,
-        wrong=verdict.wrong,
-        wrong_sites=verdict.wrong_sites,
-        wrong_anyway=verdict.wrong_anyway,
-        unproven=verdict.whole.unproven if verdict.whole else "",
-        skipped=result.skipped + tuple((e.label, e.reason) for e in left_out(result, verdict)),
-    )
-    if verdict.whole is None or (paired := verdict.whole.paired) is None:
-        return result
-    return replace(result, speedup=paired.speedup, speedup_low=paired.low, speedup_high=paired.high)
-
-
-def left_out(result: TuneResult, verdict: Verdict) -> list[KernelSkipped]:
-    """The kernels whose champions stay out of the program because it is wrong with them."""
-    reasons = verdict.left_out
-    return [
-        KernelSkipped(label=k.label, reason=reasons[k.key])
-        for k in result.kernels
-        if k.key in reasons
-    ]
-
-
-def summary(result: TuneResult, whole: Whole | None) -> Summary:
-    return Summary(
-        wall_s=result.wall_s,
-        waited_s=result.waited_s,
-        away_s=result.away_s,
-        others_share=result.others_share,
-        overrun=result.overrun,
-        fastest_probe_s=min(result.probe_s, default=None),
-        slowest_probe_s=max(result.probe_s, default=None),
-        whole=whole.paired if whole else None,
-        error=whole.error if whole else None,
-        default_error=whole.default_error if whole else None,
-        wrong_default=result.wrong_default,
-        unproven=result.unproven,
-        skipped=result.skipped,
-    )
-
-
-def finished_event(result: TuneResult) -> Finished:
-    return Finished(
-        trials=result.trials,
-        won=len(result.won),
-        kernels=len(result.kernels),
-        speedup=result.speedup,
-        speedup_low=result.speedup_low,
-        speedup_high=result.speedup_high,
-        wall_s=result.wall_s,
-        waited_s=result.waited_s,
-        away_s=result.away_s,
-        overrun=result.overrun,
-        unproven=result.unproven,
-    )

@@ -16,7 +16,7 @@ from hlotune.search.budget.contest import Contest, Decided
 from hlotune.search.budget.reserve import Reserve, is_hopeless
 from hlotune.search.finals.finals import Keep, Referee, final, keep_nothing
 from hlotune.search.progress import Finalising, KernelSkipped, Progress
-from hlotune.search.tuner import Builder
+from hlotune.search.workers import Builder
 from hlotune.tuning_logs.database import Conditions, Database
 from hlotune.tuning_logs.decisions import decision, program_of, standing
 from hlotune.tuning_logs.finals import Final

@@ -13,7 +13,8 @@ from hlotune.schedules.steps.schedule import Schedule
 from hlotune.search.budget.contest import Contest
 from hlotune.search.finals.heats import CHAMPIONS, Heat, crowd, heat, with_first
 from hlotune.search.tasks import Task
-from hlotune.search.tuner import Builder, KernelTuner
+from hlotune.search.tuner import KernelTuner
+from hlotune.search.workers import Builder
 from hlotune.tuning_logs.finals import Final, Paired
 from hlotune.tuning_logs.wrong_defaults import is_wrong
 

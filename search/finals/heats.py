@@ -12,7 +12,8 @@ from math import inf
 from statistics import mean
 
 from hlotune.measure.trial import Candidate, Trial
-from hlotune.search.tuner import KernelTuner, is_mishap
+from hlotune.search.outcomes import is_mishap
+from hlotune.search.tuner import KernelTuner
 
 CHAMPIONS = 3
 """So many champions meet the default."""

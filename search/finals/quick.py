@@ -28,7 +28,7 @@ from hlotune.search.finals.finals import (
     meetings,
 )
 from hlotune.search.tasks import Task
-from hlotune.search.tuner import Builder
+from hlotune.search.workers import Builder
 from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.finals import Final
 

@@ -23,7 +23,7 @@ from hlotune.measure.trial import CacheMode
 from hlotune.schedules.numerics import Numerics
 from hlotune.schedules.steps.schedule import DEFAULT, Schedule
 from hlotune.schedules.targets.target import Target
-from hlotune.search.finals.closing import ANY, Within
+from hlotune.search.finals.comparing import ANY, Within
 from hlotune.search.finals.form_costs import LEAST_S, PAIRS, FormCosts, form_costs
 from hlotune.search.finals.forms import Compared
 from hlotune.tuning_logs.database import Database

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from math import inf
 
 from hlotune.search.budget.reserve import OUTSIDE_S, Reserve
-from hlotune.search.finals.closing import Comparing
+from hlotune.search.finals.comparing import Comparing
 from hlotune.search.finals.forms import Compared
 from hlotune.tuning_logs.finals import Final, Whole
 

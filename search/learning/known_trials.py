@@ -4,7 +4,7 @@ from hlotune.hlo.kernel import Kernel
 from hlotune.measure.trial import Trial
 from hlotune.schedules.numerics import Numerics
 from hlotune.schedules.steps.schedule import XLA
-from hlotune.search.tuner import is_mishap
+from hlotune.search.outcomes import is_mishap
 from hlotune.tuning_logs.database import Conditions, Database
 
 MOST_KNOWN = 1200

@@ -24,7 +24,7 @@ from hlotune.measure.trial import CacheMode, Candidate, Failure, Measurement, Tr
 from hlotune.schedules.numerics import Numerics
 from hlotune.schedules.steps.schedule import DEFAULT, Schedule
 from hlotune.schedules.targets.cpu import CpuTarget
-from hlotune.search.budget.budget import YOUNG
+from hlotune.search.budget.promises import YOUNG
 from hlotune.tuning_logs.database import Database
 from tests.support.recorded import PROPERTIES
 from tests.support.tree import ROOT

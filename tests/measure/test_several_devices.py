@@ -25,7 +25,7 @@ from hlotune.measure.workers.several_devices import VISIBLE, SeveralDevices, vis
 from hlotune.schedules.errors import TargetError
 from hlotune.schedules.targets.gpu import gpu_target
 from hlotune.schedules.targets.tpu import tpu_target
-from hlotune.search.tuner import Runner
+from hlotune.search.workers import Runner
 from hlotune.search.xla_options import Trials
 from tests.support.noting_device import command
 from tests.support.recorded import KERNEL, schedule

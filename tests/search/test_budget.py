@@ -7,26 +7,16 @@ import pytest
 from hlotune.search.budget.budget import (
     BATCH,
     FIRST,
-    HOPE,
     SMALLEST,
-    UNKNOWN_TRIAL_S,
-    YOUNG,
     Choice,
-    Item,
-    Limits,
-    Spent,
-    best_s,
     finishing,
-    idle_trials,
-    less,
     longest_s,
     needed_s,
     next_batch,
-    promise,
-    promised_share,
-    seconds,
-    trial_s,
 )
+from hlotune.search.budget.limits import Limits, less, seconds
+from hlotune.search.budget.promises import HOPE, YOUNG, idle_trials, promise, promised_share
+from hlotune.search.budget.spent import UNKNOWN_TRIAL_S, Item, Spent, best_s, trial_s
 
 ITEMS = (Item(1e-3, 1), Item(2e-3, 4), Item(5e-3, 1))
 """Shares of the program: 1, 8 and 5 ms."""

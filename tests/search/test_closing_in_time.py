@@ -12,8 +12,9 @@ import pytest
 from hlotune.deploy.bench import Prepared
 from hlotune.deploy.long_calls import rounds_in
 from hlotune.measure.timing.comparison import ratio
-from hlotune.search.budget.budget import CLOSING_SHARE, PROVING_SHARE, Limits
-from hlotune.search.finals.closing import ANY, Within
+from hlotune.search.budget.budget import CLOSING_SHARE, PROVING_SHARE
+from hlotune.search.budget.limits import Limits
+from hlotune.search.finals.comparing import ANY, Within
 from hlotune.search.finals.whole_program import WholeProgram, unproven
 from hlotune.search.progress import Event, Finished, KernelSkipped
 from hlotune.search.result import TuneResult
@@ -21,7 +22,7 @@ from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.finals import Final, Paired, Whole
 from hlotune.tuning_logs.render import render
 from hlotune.tuning_logs.report import report
-from tests.search.test_reserve import Device, several
+from tests.support.costly_device import Device, several
 from tests.support.sessions import FakeProgram, run
 
 COMPILE_S = 4.0

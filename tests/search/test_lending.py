@@ -11,7 +11,8 @@ from hlotune.costmodel.inputs import Inputs
 from hlotune.costmodel.trees import Trees
 from hlotune.measure.simulated.device import SimulatedDevice
 from hlotune.schedules.steps.schedule import XLA, Schedule
-from hlotune.search.budget.budget import YOUNG, Limits
+from hlotune.search.budget.limits import Limits
+from hlotune.search.budget.promises import YOUNG
 from hlotune.search.learning.transfer import OTHERS, kin, recorded
 from hlotune.search.searchers.history import digests
 from hlotune.search.tasks import Task

@@ -15,7 +15,7 @@ from hlotune.measure.workers.channel import Channel, Message
 from hlotune.measure.workers.runner import ProcessRunner
 from hlotune.measure.workers.wire import from_outcome
 from hlotune.schedules.steps.schedule import Schedule
-from hlotune.search.budget.budget import Limits
+from hlotune.search.budget.limits import Limits
 from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.render import render
 from hlotune.tuning_logs.report import report, to_json

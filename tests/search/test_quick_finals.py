@@ -23,7 +23,8 @@ from hlotune.measure.trial import Candidate, Failure, Measurement
 from hlotune.schedules.errors import ScheduleError
 from hlotune.schedules.spaces.space import Configs
 from hlotune.schedules.steps.schedule import XLA
-from hlotune.search.budget.budget import FIRST, Limits
+from hlotune.search.budget.budget import FIRST
+from hlotune.search.budget.limits import Limits
 from hlotune.search.budget.reserve import Reserve
 from hlotune.search.finals.finals import FEWEST_PAIRS
 from hlotune.search.finals.quick import TOGETHER, firsts_by_liking, liked

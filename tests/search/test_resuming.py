@@ -18,7 +18,7 @@ from hlotune.measure.trial import Trial
 from hlotune.schedules.errors import DatabaseError, ModelError, NoRecord, TargetError
 from hlotune.schedules.steps.schedule import XLA
 from hlotune.search.budget.account import Entry, opened, sealed
-from hlotune.search.budget.budget import Limits
+from hlotune.search.budget.limits import Limits
 from hlotune.search.progress import Batch, Event, Started
 from hlotune.search.resume_queries import passed_s
 from hlotune.search.resuming import interrupted, require_same, resume, same_model

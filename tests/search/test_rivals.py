@@ -4,8 +4,8 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from hlotune.search.budget.account import Entry
-from hlotune.search.budget.budget import Limits
 from hlotune.search.budget.contest import Contest
+from hlotune.search.budget.limits import Limits
 from hlotune.search.budget.spending import Spending
 from hlotune.search.tasks import Task
 
@@ -46,12 +46,12 @@ def test_rivals_of_a_kernel_that_does_not_gain_get_trials_of_their_own() -> None
     first, rival = FakeTuner(), FakeTuner()
     spending = spent(first, rival)
     assert (first.asked, rival.asked) == (TRIALS, TRIALS)
-    assert [spending.trials(k) for k in (0, 1)] == [TRIALS, TRIALS]
+    assert [spending.ledger.trials(k) for k in (0, 1)] == [TRIALS, TRIALS]
 
 
 def test_a_run_that_goes_on_has_spent_what_its_rivals_had() -> None:
     first, rival = (FakeTuner(Entry(end_s, 1.0, TRIALS, 1, CHAMPION_S)) for end_s in (1.0, 2.0))
     spending = spent(first, rival)
     assert (first.asked, rival.asked) == (0, 0)
-    assert [spending.trials(k) for k in (0, 1)] == [TRIALS, TRIALS]
-    assert spending.failed(1) == 1
+    assert [spending.ledger.trials(k) for k in (0, 1)] == [TRIALS, TRIALS]
+    assert spending.ledger.failed(1) == 1

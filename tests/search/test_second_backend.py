@@ -23,7 +23,7 @@ from hlotune.measure.trial import Candidate, Measurement
 from hlotune.measure.workers.builder import ProcessBuilder
 from hlotune.measure.workers.runner import ProcessRunner
 from hlotune.search import tasks as search_tasks
-from hlotune.search.budget.budget import Limits
+from hlotune.search.budget.limits import Limits
 from hlotune.search.experience import Experience
 from hlotune.search.result import TuneResult
 from hlotune.search.searchers.searcher import SEARCHERS

@@ -15,7 +15,8 @@ from hlotune.costmodel.trees import Trees
 from hlotune.deploy.other_jaxlib import won_times
 from hlotune.measure.machine.targets import TARGETS
 from hlotune.schedules.steps.schedule import XLA, Schedule
-from hlotune.search.budget.budget import YOUNG, Limits
+from hlotune.search.budget.limits import Limits
+from hlotune.search.budget.promises import YOUNG
 from hlotune.search.experience import Experience
 from hlotune.search.progress import (
     Batch,

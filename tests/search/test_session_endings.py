@@ -14,7 +14,7 @@ from hlotune.measure.timing.comparison import Comparison
 from hlotune.measure.trial import Candidate, Failure, Measurement, Trial
 from hlotune.schedules.errors import WrongResult
 from hlotune.schedules.steps.schedule import XLA
-from hlotune.search.budget.budget import Limits
+from hlotune.search.budget.limits import Limits
 from hlotune.search.finals.decide import WRONG_NOW
 from hlotune.search.finals.finals import ROUNDS
 from hlotune.search.finals.heats import CHAMPIONS

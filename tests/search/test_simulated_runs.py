@@ -11,7 +11,8 @@ from hlotune.costmodel.trees import Trees
 from hlotune.hlo.kernel import Kernel
 from hlotune.measure.simulated.device import SimulatedDevice
 from hlotune.measure.trial import CacheMode, Candidate, Failure, Trial
-from hlotune.search.budget.budget import SMALLEST, Limits
+from hlotune.search.budget.budget import SMALLEST
+from hlotune.search.budget.limits import Limits
 from hlotune.search.progress import Batch, Event
 from hlotune.search.tasks import Task
 from hlotune.tuning_logs.database import Database

@@ -17,7 +17,7 @@ from hlotune.schedules.ir.compute import Compute
 from hlotune.schedules.spaces.space import Space
 from hlotune.schedules.targets.cpu import CpuTarget
 from hlotune.search import tasks as tasks_module
-from hlotune.search.budget.budget import Limits
+from hlotune.search.budget.limits import Limits
 from hlotune.search.tasks import tasks
 from hlotune.search.tune import Choices, limits_of, tune
 from hlotune.tuning_logs.database import Database

@@ -14,9 +14,10 @@ from hlotune.measure.timing.comparison import Comparison
 from hlotune.measure.trial import Candidate, Failure, Measurement
 from hlotune.schedules.errors import WrongResult
 from hlotune.schedules.steps.schedule import XLA
-from hlotune.search.budget.budget import Limits
-from hlotune.search.finals.closing import Closing, judged
+from hlotune.search.budget.limits import Limits
+from hlotune.search.finals.closing import Closing
 from hlotune.search.finals.forms import FEW, Compared
+from hlotune.search.finals.judged import judged
 from hlotune.search.progress import Event, FormTried, KernelSkipped
 from hlotune.search.result import TuneResult
 from hlotune.search.tasks import Task

@@ -13,7 +13,7 @@ from hlotune.measure.timing.comparison import Comparison
 from hlotune.measure.trial import Candidate, Failure, Measurement, Trial
 from hlotune.schedules.errors import WrongResult
 from hlotune.schedules.steps.schedule import XLA, Schedule
-from hlotune.search.budget.budget import Limits
+from hlotune.search.budget.limits import Limits
 from hlotune.search.finals.closing import Closing
 from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.finals import Final, Whole

@@ -23,8 +23,9 @@ from hlotune.schedules.steps.schedule import DEFAULT, Schedule
 from hlotune.schedules.steps.steps import Split
 from hlotune.search.budget.account import opened
 from hlotune.search.experience import Experience
+from hlotune.search.outcomes import HANGS
 from hlotune.search.searchers.history import scores
-from hlotune.search.tuner import HANGS, LIMIT_S
+from hlotune.search.tuner import LIMIT_S
 from tests.support.toy import ToySpace
 from tests.support.tuners import (
     KERNEL,

@@ -17,7 +17,7 @@ from hlotune.measure.machine.machine_lock import Turns
 from hlotune.measure.timing import peaks
 from hlotune.schedules.targets.cpu import CpuTarget
 from hlotune.schedules.targets.target import Properties
-from hlotune.search.budget.budget import Limits
+from hlotune.search.budget.limits import Limits
 from hlotune.search.progress import Event, Finished
 from hlotune.tuning_logs import kept_peaks
 from hlotune.tuning_logs.database import Database

@@ -21,7 +21,7 @@ from hlotune.hlo.sites.sites import sites
 from hlotune.measure.machine.machine_lock import Turns
 from hlotune.measure.machine.targets import host_target, toolchain
 from hlotune.search.finals import whole_program as whole_module
-from hlotune.search.finals.closing import Within
+from hlotune.search.finals.comparing import Within
 from hlotune.search.finals.form_costs import LEAST_S, PAIRS
 from hlotune.search.finals.whole_program import WholeProgram
 from hlotune.tuning_logs.database import Database

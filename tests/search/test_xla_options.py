@@ -18,7 +18,7 @@ from hlotune.schedules.spaces.xla_options.space import OptionsSpace, options_of,
 from hlotune.schedules.spaces.xla_options.table import OPTIONS, Option, Value
 from hlotune.schedules.steps.schedule import DEFAULT
 from hlotune.schedules.targets.kinds import CPU, GPU, TPU
-from hlotune.search.budget.budget import Limits
+from hlotune.search.budget.limits import Limits
 from hlotune.search.searchers.searcher import SEARCHERS
 from hlotune.search.xla_options import Ask, Both, Found, search_options, whole_kernel
 from hlotune.tuning_logs.database import Database

@@ -20,9 +20,9 @@ from hlotune.schedules.ir.compute import Axis, Compute, Stage, Store, Tensor
 from hlotune.schedules.ir.expr import Affine, Apply, Load
 from hlotune.schedules.steps.schedule import Schedule
 from hlotune.schedules.targets.target import Properties, Toolchain
-from hlotune.search.budget.budget import Limits
+from hlotune.search.budget.limits import Limits
 from hlotune.search.experience import Experience
-from hlotune.search.finals.closing import ANY, Within
+from hlotune.search.finals.comparing import ANY, Within
 from hlotune.search.finals.finals import Keep, keep_nothing
 from hlotune.search.finals.form_costs import FormCosts
 from hlotune.search.finals.forms import Compared

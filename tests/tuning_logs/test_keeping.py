@@ -11,7 +11,7 @@ import pytest
 
 from hlotune.cli.progress import line, watching
 from hlotune.schedules.errors import DatabaseError
-from hlotune.search.budget.budget import Limits
+from hlotune.search.budget.limits import Limits
 from hlotune.search.progress import Batch, Event
 from hlotune.search.result import TuneResult
 from hlotune.tuning_logs.database import Database
