@@ -9,7 +9,7 @@ import pytest
 
 from hlotune.hlo.graph import Graph
 from hlotune.hlo.oracle import OutOfTime, pace
-from hlotune.hlo.oracle.pace import Pace
+from hlotune.hlo.oracle.pace import FASTEST, HOPELESS, Pace
 from tests.support.oracle_cases import graph_of
 
 ONES = np.ones((64, 64), np.float32)
@@ -47,6 +47,15 @@ def test_the_oracle_gives_up_where_an_eighth_takes_half_of_its_time(
     assert not gives_up(graph, 4, 5.0, 10.0, monkeypatch), "it may take as long as it has"
     assert not gives_up(graph, 1, 0.5, 10.0, monkeypatch), "it is too early to tell"
     assert not gives_up(graph, 0, 5.0, 10.0, monkeypatch), "nothing is known yet"
+
+
+def test_it_does_not_begin_what_takes_far_longer_than_there_is_time_in_any_case(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    graph = graph_of(products, [ONES])
+    least_s = 8 * 64**3 / FASTEST
+    assert gives_up(graph, 0, 0.0, 0.9 * least_s / HOPELESS, monkeypatch)
+    assert not gives_up(graph, 0, 0.0, 1.1 * least_s / HOPELESS, monkeypatch)
 
 
 def test_the_earlier_it_is_the_more_hopeless_it_has_to_look(
