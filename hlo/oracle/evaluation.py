@@ -23,8 +23,9 @@ from hlotune.hlo.oracle.movement import MOVEMENT
 from hlotune.hlo.oracle.pace import Pace
 from hlotune.hlo.oracle.regions import regions_to_check
 from hlotune.hlo.oracle.request import OutOfTime, Request, Rule, unsupported
+from hlotune.hlo.oracle.scattered_windows import select_and_scatter
 from hlotune.hlo.oracle.tiles import Worth, worth_of
-from hlotune.hlo.oracle.window import captured, reduce, reduce_window, select_and_scatter
+from hlotune.hlo.oracle.window import captured, reduce, reduce_window
 from hlotune.hlo.to_compute.cumulative import cumulative
 
 CONVOLUTION = "stablehlo.convolution"
@@ -89,11 +90,11 @@ BY_BOX: dict[str, Rule] = {
     CONVOLUTION: convolution,
     "stablehlo.reduce": reduce,
     "stablehlo.reduce_window": windows,
+    "stablehlo.select_and_scatter": select_and_scatter,
     "stablehlo.map": mapped,
 }
 WHOLE: dict[str, Rule] = {
     **INDEXED,
-    "stablehlo.select_and_scatter": select_and_scatter,
     "stablehlo.while": while_,
     "stablehlo.if": branch,
     "stablehlo.case": branch,

@@ -1,4 +1,4 @@
-"""reduce, reduce_window, select_and_scatter: folding many elements into one.
+"""reduce and reduce_window: folding many elements into one.
 
 Every reduction becomes a stack of terms along a first axis.  Known monoids fold by NumPy; any other
 region is evaluated on pairs of neighbours, until one is left.
@@ -25,7 +25,7 @@ from hlotune.hlo.oracle.bounded import (
     settle,
 )
 from hlotune.hlo.oracle.boxes import assemble, covering, elements, run, slabs
-from hlotune.hlo.oracle.request import Request, unsupported
+from hlotune.hlo.oracle.request import Request
 from hlotune.schedules.dtypes import accumulator, is_float
 
 SLAB_ELEMENTS = 1 << 22
@@ -285,56 +285,3 @@ def _windows(request: Request, window: tuple[int, ...]) -> tuple[Bounded, ...]:
         begun = [x.move(lambda a: np.broadcast_to(a, request.shape)) for x in starts]
         folded = fold.pair(begun, folded)
     return fold.finish(folded)
-
-
-def select_and_scatter(request: Request) -> tuple[Bounded, ...]:
-    """The element that each window selects receives the window's source value; gifts add up."""
-    operand, source, start = request.operands()
-    select, scatter = request.op.regions
-    if monoids(scatter) != ("add",):
-        raise unsupported("select_and_scatter to add what it scatters", "another region")
-    place, doubtful = _selected(request, operand, source, select)
-    given, count = np.zeros(operand.shape), np.zeros(operand.shape)
-    weight, error = np.zeros(operand.shape), np.zeros(operand.shape)
-    np.add.at(given.reshape(-1), place, source.value.astype(np.float64))
-    np.add.at(count.reshape(-1), place, 1.0)
-    np.add.at(weight.reshape(-1), place, np.abs(source.value))
-    np.add.at(error.reshape(-1), place, source.bound)
-    error.reshape(-1)[doubtful] = UNKNOWN
-    own = PRECISIONS[operand.dtype].eps * np.sqrt(count) * weight
-    error = error + np.where(count > 1, own, 0.0)
-    return (settle(given + start.value, error + start.bound, operand.dtype),)
-
-
-def _selected(
-    request: Request, operand: Bounded, source: Bounded, select: Graph
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Flat place in the operand that each window selects, and places whose choice is in doubt."""
-    window, padding = request.ints("window_dimensions"), request.pairs("padding")
-    strides, shape = request.ints("window_strides"), operand.shape
-    number = np.arange(operand.value.size).reshape(shape)
-    best: NDArray[Any] = np.zeros(source.shape, operand.value.dtype)
-    place = np.full(source.shape, -1)
-    best_bound = np.zeros(source.shape)
-    doubtful: list[NDArray[np.int64]] = []
-    for tap in product(*(range(n) for n in window)):
-        tap_runs = [
-            run(0, n, strides[d], t - padding[d][0], 1, shape[d])
-            for d, (t, n) in enumerate(zip(tap, source.shape, strict=True))
-        ]
-        runs = [r for r in tap_runs if r is not None]
-        if len(runs) < len(tap_runs):
-            continue
-        out: tuple[slice, ...] = tuple(r.outputs for r in runs)
-        inside: tuple[slice, ...] = tuple(r.inputs(0) for r in runs)
-        old = Bounded(best[out], best_bound[out], operand.dtype)
-        keep = elementwise.fold(select, (old, operand[inside]), captured(request, select))[0]
-        empty = place[out] < 0
-        unsure = ~empty & (keep.bound > 0)
-        doubtful += [place[out][unsure], number[inside][unsure]]
-        take = empty | ~keep.value
-        best[out] = np.where(take, operand.value[inside], best[out])
-        best_bound[out] = np.where(take, operand.bound[inside], best_bound[out])
-        place[out] = np.where(take, number[inside], place[out])
-    nowhere = np.zeros(0, np.int64)
-    return place, np.concatenate([nowhere, *doubtful])
