@@ -15,6 +15,8 @@ from hlotune.measure.verification.whole_sums import WholeSums
 ANSWERS = 6
 """Arrays as large as the oracle's values that a case has: values, bounds, places and steps."""
 
+EXACT: frozenset[InputKind] = frozenset({"integers", "tf32"})
+"""Kinds whose sums are to be exact."""
 _MOST_ALIKE = 0.75
 """The share of equal results above which inputs of few terms tell too little."""
 
@@ -99,7 +101,7 @@ class Case:
     @property
     def suits(self) -> bool:
         """Whether integers are exact, and most results of few terms unlike each other."""
-        if self.kind in ("integers", "tf32"):
+        if self.kind in EXACT:
             return self.is_exact
         return self.kind != "few" or self.alike <= _MOST_ALIKE
 

@@ -1,8 +1,10 @@
 """Whether a built kernel does what its text says, and with what error.
 
-`rounds.py` says with which inputs and on which hosts it is called, `guarded_calls.py` calls it.
+`rounds.py` says with which inputs and on which hosts it is called, `answers.py` what it should give,
+`guarded_calls.py` calls it.
 """
 
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,11 +12,11 @@ from hlotune.codegen.backends import backend_named
 from hlotune.codegen.built import Built
 from hlotune.hlo.kernel import Kernel
 from hlotune.measure.trial import Failure
+from hlotune.measure.verification.answers import rounds_with_cases
 from hlotune.measure.verification.buffers import Pages
 from hlotune.measure.verification.deviation import largest_error, relative_error
 from hlotune.measure.verification.guarded_calls import results_of
 from hlotune.measure.verification.references import References
-from hlotune.measure.verification.rounds import is_large, more_kinds, rounds
 from hlotune.schedules.algorithms.table import algorithm_of
 from hlotune.schedules.errors import BuildError, UnsupportedKernel, WrongResult
 from hlotune.schedules.numerics import NUMERICS, Numerics
@@ -74,19 +76,15 @@ def verify(
     worst = relative = 0.0
     try:
         loaded = loaded or backend_named(built.backend).load(built)
-        more = more_kinds(references, outputs)
-        large = is_large(built, references.graph)
-        for round_ in rounds(built.threads, thorough, more, is_large=large):
-            case = references.case(round_.kind, round_.seed)
-            if outputs and not case.is_exact:
-                case = references.case(round_.kind, round_.seed, outputs)
-            results = results_of(loaded, built, case, references.graph, round_, pages)
-            factor = TOLERANCE["standard" if round_.kind == "few" else numerics]
-            worst = max(worst, largest_error(case, results, factor, reorders=not outputs))
-            for sums in case.sums:
-                sums.check(results, case.kind, reorders=not outputs)
-            if round_.kind == "normal":
-                relative = max(relative, relative_error(case, results))
+        with closing(rounds_with_cases(built, thorough, references, outputs)) as both:
+            for round_, case in both:
+                results = results_of(loaded, built, case, references.graph, round_, pages)
+                factor = TOLERANCE["standard" if round_.kind == "few" else numerics]
+                worst = max(worst, largest_error(case, results, factor, reorders=not outputs))
+                for sums in case.sums:
+                    sums.check(results, case.kind, reorders=not outputs)
+                if round_.kind == "normal":
+                    relative = max(relative, relative_error(case, results))
     except BuildError as error:
         return Failure("build", str(error))
     except (UnsupportedKernel, WrongResult) as error:

@@ -220,7 +220,7 @@ def test_what_did_not_suit_without_tiles_is_not_tried_with_them(
     monkeypatch.setattr(References, "_tried", seen)
     case = References(Kernel(CONVOLUTION)).case("integers", outputs=2)
     assert not case.is_exact, "tanh rounds, so no size of integers suits"
-    assert tried == [(4.0, 0), (1.0, 0), (1.0, 2)]
+    assert tried == [(1.0, 0), (1.0, 2)], "of the larger ones one element says so"
 
 
 def soft_spheres(places: jax.Array) -> jax.Array:
