@@ -55,7 +55,7 @@ class Openings:
 
             def turn(task: Task) -> tuple[bool, float]:
                 guess_s, least_s = self.kernels.guess_s(task), self.kernels.least_s(task)
-                share = promised(guess_s, least_s, task.weight)
+                share = promised(guess_s, least_s, task.weight, task.bytes)
                 return before[numbers[task.kernel]] is None, -share
 
             early_s = DEFAULTS_SHARE * (self.seconds or inf)

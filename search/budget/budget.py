@@ -89,7 +89,7 @@ def next_batch(
 
 
 def _promised(item: Item) -> float:
-    return promised(item.default_s, item.least_s, item.weight)
+    return promised(item.default_s, item.least_s, item.weight, item.size)
 
 
 def trials_left(item: int, spent: Sequence[Spent], limits: Limits) -> int:

@@ -30,7 +30,8 @@ class Contest:
 
     @property
     def item(self) -> Item:
-        return Item(self.default_s, self.task.weight, self.tuner.best_s, self.least_s)
+        task = self.task
+        return Item(self.default_s, task.weight, self.tuner.best_s, self.least_s, task.bytes)
 
 
 @dataclass

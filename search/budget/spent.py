@@ -20,6 +20,8 @@ class Item:
     """Best time recorded before the run."""
     least_s: float = 0.0
     """What a call takes by the roofline; 0 where nobody knows."""
+    size: int = 0
+    """The bytes of its arguments and results."""
 
 
 @dataclass(frozen=True, slots=True)

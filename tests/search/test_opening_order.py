@@ -4,16 +4,16 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
-import pytest
 
 from hlotune.hlo.canonical import graph_of
 from hlotune.hlo.frontends.program import load
 from hlotune.hlo.sites.sites import sites
-from hlotune.search.budget.opening_order import CALLS, FEWER_FROM_S, FIXED_S, cost_s, promised
+from hlotune.search.budget.opening_order import FIXED_S, cost_s, promised
 from hlotune.search.default_lag import (
     FEW_ROWS_LAG,
     NARROW_LAG,
     OTHER_LAG,
+    POOL_GRADIENT_LAG,
     PRODUCT_LAG,
     SEVERAL_LAG,
     default_lag,
@@ -35,10 +35,11 @@ def test_a_default_that_is_at_its_limit_promises_little_and_more_where_it_takes_
     assert 0 < promised(1e-3, 1e-3, weight=1) < promised(2e-3, 2e-3, weight=1)
 
 
-def test_a_kernel_costs_more_the_longer_its_calls_and_long_calls_are_made_less_often() -> None:
+def test_a_kernel_costs_more_the_longer_its_calls_and_the_larger_its_operands() -> None:
     assert cost_s(0.0) == FIXED_S
-    assert cost_s(0.1) == pytest.approx(FIXED_S + CALLS * 0.1)
-    assert CALLS * FEWER_FROM_S < cost_s(10.0) < CALLS * 10.0
+    assert cost_s(0.05) < cost_s(0.05, least_s=0.02) < cost_s(0.05, least_s=0.02, size=1 << 28)
+    weights = promised(10e-3, 8e-3, weight=1, size=400 << 20)
+    assert weights < promised(10e-3, 8e-3, weight=1, size=10 << 20)
 
 
 def test_products_of_few_rows_of_narrow_types_and_several_in_one_kernel_lag_behind() -> None:
@@ -53,6 +54,21 @@ def test_products_of_few_rows_of_narrow_types_and_several_in_one_kernel_lag_behi
     assert product(1280, "bfloat16") == NARROW_LAG
     assert lag(attended, *[jnp.ones((128, 64))] * 3) == SEVERAL_LAG
     assert lag(lambda x: jnp.exp(x) + 1, jnp.ones((512, 512))) == OTHER_LAG
+
+
+def test_gradients_of_maximum_pooling_lag_behind() -> None:
+    def pooled(x: jax.Array) -> jax.Array:
+        ahead: jax.Array = jax.lax.reduce_window(
+            x, -jnp.inf, jax.lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "VALID"
+        )
+        return ahead
+
+    def gradient(x: jax.Array) -> jax.Array:
+        found: jax.Array = jax.grad(lambda x: pooled(x).sum())(x)
+        return found
+
+    assert lag(gradient, jnp.ones((1, 64, 64, 8))) == POOL_GRADIENT_LAG
+    assert lag(pooled, jnp.ones((1, 64, 64, 8))) == OTHER_LAG
 
 
 def lag(function: Callable[..., jax.Array], *arguments: jax.Array) -> float:

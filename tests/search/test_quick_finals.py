@@ -83,14 +83,17 @@ def test_every_kernel_has_a_final_where_the_budget_is_too_short_to_search_all(
         assert decision(database, kernel.key, **UNDER).schedule.algorithm != XLA
 
 
+@pytest.mark.parametrize("compile_s", [0.55, 0.75])
 def test_where_to_time_defaults_takes_the_budget_even_the_first_has_a_quick_final_alone(
-    database: Database,
+    compile_s: float, database: Database
 ) -> None:
+    """Half of them take 4.8 s, where closing has its part of 6, or 6.4."""
+
     class Slow(Telling):
         """Its default compiler is slow to compile."""
 
         def default(self, kernel: Kernel) -> Measurement:
-            self.elapsed_s += 0.75
+            self.elapsed_s += compile_s
             return super().default(kernel)
 
     device, events = Slow(), list[Event]()
@@ -259,9 +262,11 @@ def lag(x: Shape, w: Shape, names: tuple[str, str, str], **more: Any) -> float:
 def test_kernels_of_gradients_come_before_plain_ones_of_as_much_work() -> None:
     nhwc, of_weights = ("NHWC", "HWIO", "NHWC"), ("CHWN", "IHWO", "HWNC")
     assert lag((1, 8, 8, 64), (3, 3, 64, 64), nhwc) == 2.0
-    assert lag((1, 8, 8, 64), (3, 3, 64, 64), nhwc, lhs_dilation=(2, 2)) == 8.0
+    assert lag((1, 8, 8, 64), (3, 3, 64, 64), nhwc, lhs_dilation=(2, 2)) == 2.0
     assert lag((1, 64, 8, 8), (3, 3, 64, 64), ("NCHW", "HWIO", "NCHW")) == 4.0
-    assert lag((8, 14, 14, 32), (8, 14, 14, 64), of_weights) == 12.0
+    assert lag((8, 28, 28, 32), (8, 28, 28, 64), of_weights) == 12.0
+    assert lag((8, 14, 14, 32), (8, 14, 14, 64), of_weights) == 4.0
+    assert lag((1, 28, 28, 32), (1, 28, 28, 64), of_weights) == 4.0, "of one image"
 
 
 def test_what_lags_most_is_opened_first(database: Database) -> None:

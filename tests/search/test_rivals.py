@@ -29,7 +29,7 @@ class FakeTuner:
 
 def contest(tuner: FakeTuner) -> Contest:
     kernel = SimpleNamespace(key="0")
-    task = SimpleNamespace(kernel=kernel, label="tanh", weight=1.0, flops=1, dtype="f32")
+    task = SimpleNamespace(kernel=kernel, bytes=0, label="tanh", weight=1.0, flops=1, dtype="f32")
     return Contest(cast(Task, task), cast(Any, tuner), default_s=1e-3, known_trials=0)
 
 
