@@ -96,15 +96,16 @@ def require_known_calls(program: Program) -> None:
 
     Programs without such calls are not looked at: this compiles, and calls, the program once.
     """
-    if any(op.name == "stablehlo.custom_call" for op in _operations(program.graph)):
+    if any(op.name == "stablehlo.custom_call" for op in operations(program.graph)):
         called(program, jitted(program), example_inputs(program).values)
 
 
-def _operations(graph: Graph) -> Iterator[Op]:
+def operations(graph: Graph) -> Iterator[Op]:
+    """All operations, those of regions too."""
     for op in graph.ops:
         yield op
         for region in op.regions:
-            yield from _operations(region)
+            yield from operations(region)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -205,6 +205,7 @@ def compared(
         notes=program.remarks,
         kernels=tuned.explain(),
         packed_bytes=tuned.packed_bytes,
+        compile_s=watched.compile_s,
     )
     if result.gained_s >= SHORTFALL * result.promised_s:
         return result

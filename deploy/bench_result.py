@@ -33,6 +33,8 @@ class BenchResult:
     shortfalls: tuple[Shortfall, ...] = ()
     again: Mapping[str, Paired | Failure] = field(default_factory=dict)
     """By kernel: what was put in against its default, as `kernel_times.timed_again` found it."""
+    compile_s: float = 0.0
+    """What XLA took to compile the tuned program; 0 where it had been compiled before."""
 
     @property
     def speedup(self) -> Ratio:

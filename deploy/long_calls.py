@@ -104,12 +104,16 @@ def _call_s(sides: Sequence[Sequence[float]], expected_s: Sequence[float], k: in
 
 @dataclass
 class Watched:
-    """A function of a program that notes what its first call takes, without what XLA compiles."""
+    """A function of a program that notes what its first call takes, and apart from that what XLA
+    compiles.
+    """
 
     function: Callable[..., Any]
     platform: str
     first_s: float | None = None
     """None where nothing tells compiling and running apart."""
+    compile_s: float = 0.0
+    """What XLA compiled in the first call; 0 where it had compiled the function before."""
     _is_called: bool = field(default=False)
 
     def __call__(self, /, *arguments: Any, **named: Any) -> Any:
@@ -123,4 +127,5 @@ class Watched:
             found = _ready(self.function(*given[0], **given[1]))
             took_s = perf_counter() - start_s
         self.first_s = took_s - spent.seconds if spent.seconds else None
+        self.compile_s = spent.seconds
         return found

@@ -1,7 +1,7 @@
 """Whether a built kernel does what its text says, and with what error.
 
-`rounds.py` says with which inputs and on which hosts it is called, `answers.py` what it should give,
-`guarded_calls.py` calls it.
+`rounds.py` says with which inputs and on which hosts it is called, `answers.py` what it should
+give, `guarded_calls.py` calls it.
 """
 
 from contextlib import closing

@@ -18,7 +18,7 @@ from hlotune.search.budget.budget import CLOSING_SHARE, FORMS_SHARE, PROVING_SHA
 from hlotune.search.budget.closing_costs import UNKNOWN_FINAL_S, Costs, Due, final_s, finals_s
 from hlotune.search.budget.contest import Contest, Decided
 from hlotune.search.budget.limits import DEFAULT_BUDGET_S
-from hlotune.search.finals.comparing import ANY, Comparing, Within
+from hlotune.search.finals.comparing import ANY, Comparing, Expected, Within
 from hlotune.search.finals.finals import FEWEST_PAIRS, PAIRS
 from hlotune.search.finals.form_costs import FormCosts
 from hlotune.search.finals.forms import AT_STAKE, CONFIDENCE_OF_FIRST, is_near, of_main_kind
@@ -101,7 +101,7 @@ class Reserve:
         """What comparing two forms of the program takes (`finals/forms.py`): to compile and check
         one takes less than comparing the program with the default did.
         """
-        found = self.whole.form_costs(confidence)
+        found = self.whole.form_costs(confidence, self._expected)
         return replace(found, checking_s=min(found.checking_s, self.compared_s))
 
     def form_timing_s(self, confidence: float, passed_s: float) -> float | None:
@@ -164,14 +164,26 @@ class Reserve:
         Where `finals_s` says what finals still take, a program of long calls has as few calls as
         leave closing its share of the budget.
         """
-        champions = [c for c in self.contests if has_champion(c)]
-        saved_s = sum(c.task.weight * max(0.0, c.default_s - c.tuner.best_s) for c in champions)
         within = ANY
         if finals_s is not None and self.budget_s is not None:
             others_s = self._took_s + finals_s + OUTSIDE_S
             shares = CLOSING_SHARE, PROVING_SHARE
             within = Within(*(share * self.budget_s - others_s for share in shares))
-        return self.whole.due_s(timing_s, saved_s, within) + OUTSIDE_S
+        return self.whole.due_s(timing_s, self._expected, within) + OUTSIDE_S
+
+    @property
+    def _expected(self) -> Expected:
+        """What the champions so far would make of the program: those that are faster than their
+        defaults, but for those whose final they lost.
+        """
+        faster = [
+            c for c in self.contests
+            if c.tuner.best_s < c.default_s and self._may_win(c.task.kernel.key)
+        ]  # fmt: skip
+        keys = {c.task.kernel.key for c in faster}
+        taken = {(p.path, op) for p in self.places if p.kernel.key in keys for op in p.ops}
+        saved_s = sum(c.task.weight * (c.default_s - c.tuner.best_s) for c in faster)
+        return Expected(saved_s=saved_s, replaced=len(taken))
 
     def pairs(self, waiting: Sequence[Contest], passed_s: float, *, hurried: bool) -> int:
         """The pairs of samples in the final of the first kernel that waits for its own.

@@ -48,6 +48,19 @@ class Within:
 ANY = Within(inf, inf)
 
 
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What the champions so far would make of a program."""
+
+    saved_s: float = 0.0
+    """The seconds that they save of a call."""
+    replaced: int = 0
+    """How many of its operations are theirs, which XLA need not compile."""
+
+
+AS_DEFAULT = Expected()
+
+
 class Comparing(Protocol):
     """Compares the whole program with the default."""
 
@@ -60,14 +73,15 @@ class Comparing(Protocol):
         """Whether calls of the program take so long that there are few of them."""
         ...
 
-    def due_s(self, timing_s: float, saved_s: float = 0.0, within: Within = ANY) -> float:
+    def due_s(
+        self, timing_s: float, expected: Expected = AS_DEFAULT, within: Within = ANY
+    ) -> float:
         """The seconds that a comparison is expected to take, where timing takes `timing_s` at most.
-        Champions so far save the program `saved_s`.  Long calls have fewer rounds where all of it
-        would take more than is `within`.
+        Long calls have fewer rounds where all of it would take more than is `within`.
         """
         ...
 
-    def form_costs(self, confidence: float) -> FormCosts:
+    def form_costs(self, confidence: float, expected: Expected = AS_DEFAULT) -> FormCosts:
         """What comparing two forms of the program with some confidence is expected to take."""
         ...
 

@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from math import isfinite
 from statistics import median
 from types import MappingProxyType
 
 from hlotune.codegen.runtime.malloc_settings import give_back
-from hlotune.deploy.accuracy import Accuracy
+from hlotune.deploy.accuracy import Accuracy, operations
 from hlotune.deploy.apply import TunedFunction, applied
 from hlotune.deploy.bench import ORACLE_S, Prepared, compared, prepared
 from hlotune.deploy.bench_result import BenchResult
@@ -23,7 +24,7 @@ from hlotune.measure.trial import CacheMode
 from hlotune.schedules.numerics import Numerics
 from hlotune.schedules.steps.schedule import DEFAULT, Schedule
 from hlotune.schedules.targets.target import Target
-from hlotune.search.finals.comparing import ANY, Within
+from hlotune.search.finals.comparing import ANY, AS_DEFAULT, Expected, Within
 from hlotune.search.finals.form_costs import LEAST_S, PAIRS, FormCosts, form_costs
 from hlotune.search.finals.forms import Compared
 from hlotune.tuning_logs.database import Database
@@ -31,6 +32,8 @@ from hlotune.tuning_logs.finals import Final, Paired, Whole
 
 KEPT_GAIN = 0.9
 """A program of long calls is expected to gain this share of what its champions promise."""
+LEAST_LEFT = 0.1
+"""XLA takes at least this share of what the default took to compile, however little is left."""
 MOST_FORMS = 2
 """So many forms of the program, which XLA has compiled, are kept for the next comparison."""
 MOST_PACKED_BYTES = 64 << 20
@@ -60,6 +63,8 @@ class WholeProgram:
         default_factory=dict, init=False
     )
     """What a call of a form takes, by the same, of those that were timed."""
+    _compiled_s: float | None = field(default=None, init=False)
+    """What XLA took to compile the tuned program the last time; None where it did not yet."""
 
     def prepare(self, oracle_limit_s: float = ORACLE_S) -> None:
         """Compiles and calls the default, and asks the oracle, for so many seconds at most.
@@ -79,18 +84,20 @@ class WholeProgram:
         """Whether calls of the default take so long that there are few of them."""
         return self._ready is not None and self._ready.call_s >= ONCE_S
 
-    def due_s(self, timing_s: float, saved_s: float = 0.0, within: Within = ANY) -> float:
+    def due_s(
+        self, timing_s: float, expected: Expected = AS_DEFAULT, within: Within = ANY
+    ) -> float:
         """The seconds that a comparison is expected to take.
 
         Nothing is put by for building: the code of kernels that won is kept, but where the user's
         cache cannot be written or is not the user's alone (`deploy/kept_code.py`), and there a
         kernel takes a tenth of a second.
-        The seconds are a warm call and a check of either side, and timing both, for `timing_s` at
-        most, but for as many pairs as prove something.  Calls of seconds need none to warm up, and
-        `timing_s` says nothing about them: they have the rounds that prove something where all of
-        it takes `within.proving_s` at most, else one where that takes `within.usual_s`, else none
-        beside the calls in which both are checked.
-        Champions so far save `saved_s` of a call.
+        The seconds are what XLA compiles of the tuned program (`compile_s`), a warm call and a
+        check of either side, and timing both, for `timing_s` at most, but for as many pairs as
+        prove something.  Calls of seconds need none to warm up, and `timing_s` says nothing about
+        them: they have the rounds that prove something where all of it takes `within.proving_s` at
+        most, else one where that takes `within.usual_s`, else none beside the calls in which both
+        are checked.
         Kernels that slow the program down are looked for in the time that is left then; no time is
         put by for that.
         """
@@ -100,20 +107,36 @@ class WholeProgram:
         if not self.is_long:
             one_s = pair_s(ready.call_s)
             calls_s = min(max(LEAST_S, timing_s, FEWEST_PAIRS * one_s), PAIRS * one_s)
-            return ready.compile_s + 10 * ready.call_s + calls_s
-        tuned_s = max(0.0, ready.call_s - KEPT_GAIN * saved_s)
-        checking_s = max(0.0, ready.compile_s - ready.call_s) + len(ready.judges) * tuned_s
+            return self.compile_s(expected) + 11 * ready.call_s + calls_s
+        tuned_s = max(0.0, ready.call_s - KEPT_GAIN * expected.saved_s)
+        checking_s = self.compile_s(expected) + len(ready.judges) * tuned_s
         all_s = rounds_s(ready.call_s, tuned_s)
         if checking_s + all_s <= within.proving_s:
             return checking_s + all_s
         one_s = ready.call_s + tuned_s
         return checking_s + (one_s if checking_s + one_s <= within.usual_s else 0.0)
 
-    def form_costs(self, confidence: float) -> FormCosts:
+    def compile_s(self, expected: Expected) -> float:
+        """The seconds that XLA is expected to compile a tuned program: as long as the last one that
+        it compiled, else its share of the default's by the operations that are left to XLA.
+        """
+        assert self._ready is not None
+        if self._compiled_s is not None:
+            return self._compiled_s
+        left = 1 - min(1.0, expected.replaced / max(1, self._operations))
+        return max(LEAST_LEFT, left) * max(0.0, self._ready.compile_s - self._ready.call_s)
+
+    @cached_property
+    def _operations(self) -> int:
+        """How many operations the program has, those in its regions too."""
+        return sum(1 for op in operations(self.program.graph) if op.operands)
+
+    def form_costs(self, confidence: float, expected: Expected = AS_DEFAULT) -> FormCosts:
         """What comparing two forms of the program takes; nothing as long as none is prepared."""
         if self._ready is None:
             return FormCosts()
-        return form_costs(self._ready.compile_s, self._ready.call_s, confidence)
+        call_s = self._ready.call_s
+        return form_costs(self.compile_s(expected) + call_s, call_s, confidence)
 
     def compare(
         self,
@@ -142,6 +165,7 @@ class WholeProgram:
             ready, tuned, pairs=PAIRS, limit_s=least_s, turns=self.turns, left_s=left_s
         )
         self._calls_s[_places(tuned)] = median(found.tuned_s)
+        self._compiled_s = found.compile_s or self._compiled_s
         worst = worst_of(found.accuracy)
         return Whole(
             paired=_paired(found),
@@ -174,7 +198,7 @@ class WholeProgram:
         ready, least_s = self.ready_in(oracle_limit_s), max(LEAST_S, limit_s)
         call_s = self._calls_s.get(_places(without))
         # A form that was not called yet is compiled as it warms up.
-        compile_s = ready.compile_s if call_s is None and without.replacements else 0.0
+        compile_s = self.compile_s(AS_DEFAULT) if call_s is None and without.replacements else 0.0
         call_s = ready.call_s if call_s is None else call_s
         if proving_s(call_s, call_s, confidence) > least_s:
             return None

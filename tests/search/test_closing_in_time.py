@@ -14,7 +14,7 @@ from hlotune.deploy.long_calls import rounds_in
 from hlotune.measure.timing.comparison import ratio
 from hlotune.search.budget.budget import CLOSING_SHARE, PROVING_SHARE
 from hlotune.search.budget.limits import Limits
-from hlotune.search.finals.comparing import ANY, Within
+from hlotune.search.finals.comparing import ANY, AS_DEFAULT, Expected, Within
 from hlotune.search.finals.whole_program import WholeProgram, unproven
 from hlotune.search.progress import Event, Finished, KernelSkipped
 from hlotune.search.result import TuneResult
@@ -35,6 +35,7 @@ class LongProgram(FakeProgram):
     default_call_s: float = 10.0
     tuned_call_s: float = 7.0
     sets: int = 1
+    operations: int = 1
     is_long: bool = True
     closed_from_s: float = 0.0
     made: list[int] = field(default_factory=list)
@@ -44,16 +45,19 @@ class LongProgram(FakeProgram):
         super().prepare(oracle_limit_s)
         self._take(COMPILE_S + self.default_call_s)
 
-    def due_s(self, timing_s: float, saved_s: float = 0.0, within: Within = ANY) -> float:
+    def due_s(
+        self, timing_s: float, expected: Expected = AS_DEFAULT, within: Within = ANY
+    ) -> float:
         nothing: Any = None
         whole = WholeProgram(nothing, nothing, "standard", nothing, "model")
+        whole._operations = self.operations
         if self.oracle_limits_s:
             whole._ready = Prepared(
                 program=nothing, default=nothing, inputs=nothing, judges=(nothing,) * self.sets,
                 compile_s=COMPILE_S + self.default_call_s, call_s=self.default_call_s,
                 is_sample=True,
             )  # fmt: skip
-        return whole.due_s(timing_s, saved_s, within)
+        return whole.due_s(timing_s, expected, within)
 
     def compare(
         self,
@@ -140,13 +144,13 @@ def test_three_rounds_prove_a_gain_of_a_program_whose_four_do_not_fit(
 
 def test_closing_takes_a_quarter_of_the_seconds_and_more_only_to_prove_something() -> None:
     whole = LongProgram(default_call_s=10.0, tuned_call_s=7.0, oracle_limits_s=[1.0])
-    saved_s, least_s = 3.0 / 0.9, COMPILE_S + 7.0
+    expected, least_s = Expected(saved_s=3.0 / 0.9), COMPILE_S + 7.0
 
     def due_s(budget_s: float) -> float:
         within = Within(CLOSING_SHARE * budget_s, PROVING_SHARE * budget_s)
-        return whole.due_s(5.0, saved_s, within)
+        return whole.due_s(5.0, expected, within)
 
-    assert whole.due_s(5.0, saved_s) == pytest.approx(least_s + 3 * 17.0)
+    assert whole.due_s(5.0, expected) == pytest.approx(least_s + 3 * 17.0)
     assert due_s(180.0) == pytest.approx(least_s + 51.0)
     assert due_s(120.0) == pytest.approx(least_s + 17.0)
     assert due_s(60.0) == pytest.approx(least_s)

@@ -21,7 +21,7 @@ from hlotune.hlo.sites.sites import sites
 from hlotune.measure.machine.machine_lock import Turns
 from hlotune.measure.machine.targets import host_target, toolchain
 from hlotune.search.finals import whole_program as whole_module
-from hlotune.search.finals.comparing import Within
+from hlotune.search.finals.comparing import Expected, Within
 from hlotune.search.finals.form_costs import LEAST_S, PAIRS
 from hlotune.search.finals.whole_program import WholeProgram
 from hlotune.tuning_logs.database import Database
@@ -62,9 +62,9 @@ def test_a_program_of_long_calls_is_due_what_the_fewest_pairs_take(
             compile_s=5.0, call_s=4.0,
         )  # fmt: skip
         assert whole.due_s(10.0) == pytest.approx(1.0 + 3 * 8.0)
-        assert whole.due_s(10.0, saved_s=1.0) == pytest.approx(1.0 + 3 * 7.1)
+        assert whole.due_s(10.0, Expected(saved_s=1.0)) == pytest.approx(1.0 + 3 * 7.1)
         far_faster_s = 1.0 + 2 * 4.0 + 3 * 0.4
-        assert whole.due_s(10.0, saved_s=4.0) == pytest.approx(far_faster_s)
+        assert whole.due_s(10.0, Expected(saved_s=4.0)) == pytest.approx(far_faster_s)
         proving = whole.due_s(10.0, within=Within(usual_s=20.0, proving_s=26.0))
         assert proving == pytest.approx(1.0 + 3 * 8.0)
         one = whole.due_s(10.0, within=Within(usual_s=20.0, proving_s=24.0))

@@ -22,7 +22,7 @@ from hlotune.schedules.steps.schedule import Schedule
 from hlotune.schedules.targets.target import Properties, Toolchain
 from hlotune.search.budget.limits import Limits
 from hlotune.search.experience import Experience
-from hlotune.search.finals.comparing import ANY, Within
+from hlotune.search.finals.comparing import ANY, AS_DEFAULT, Expected, Within
 from hlotune.search.finals.finals import Keep, keep_nothing
 from hlotune.search.finals.form_costs import FormCosts
 from hlotune.search.finals.forms import Compared
@@ -177,10 +177,12 @@ class FakeProgram:
         self.oracle_limits_s.append(oracle_limit_s)
         self._take(self.preparing_s)
 
-    def due_s(self, timing_s: float, saved_s: float = 0.0, within: Within = ANY) -> float:
+    def due_s(
+        self, timing_s: float, expected: Expected = AS_DEFAULT, within: Within = ANY
+    ) -> float:
         return self.comparing_s + min(timing_s, self.timing_s)
 
-    def form_costs(self, confidence: float) -> FormCosts:
+    def form_costs(self, confidence: float, expected: Expected = AS_DEFAULT) -> FormCosts:
         most_s = max(self.proving_s, self.timing_s)
         return FormCosts(self.comparing_s, min(max(1.0, self.proving_s), most_s), most_s)
 

@@ -1,0 +1,113 @@
+"""What XLA takes to compile a tuned program is put by, which is less than the default takes."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+
+from hlotune.costmodel.trees import Trees
+from hlotune.deploy.bench import Prepared
+from hlotune.search.budget.limits import Limits
+from hlotune.search.finals.comparing import ANY, AS_DEFAULT, Expected, Within
+from hlotune.search.finals.whole_program import LEAST_LEFT, WholeProgram
+from hlotune.search.result import TuneResult
+from hlotune.tuning_logs.database import Database
+from hlotune.tuning_logs.finals import Final, Whole
+from tests.support.costly_device import SLOW, Device, products, several
+from tests.support.sessions import WHOLE, FakeProgram, run
+
+COMPILE_S, CALL_S = 8.0, 0.01
+OPERATIONS = 16
+
+
+@dataclass
+class Compiled(FakeProgram):
+    """A program that XLA compiles for seconds; of a tuned one it compiles what is left by the
+    kernels that won, each of which takes `each` operations.
+    """
+
+    each: int = 0
+    won: Callable[[], int] = lambda: 0
+
+    def prepare(self, oracle_limit_s: float) -> None:
+        super().prepare(oracle_limit_s)
+        self._take(COMPILE_S + CALL_S)
+
+    def due_s(
+        self, timing_s: float, expected: Expected = AS_DEFAULT, within: Within = ANY
+    ) -> float:
+        return whole().due_s(timing_s, expected, within) if self.oracle_limits_s else 0.0
+
+    def compare(
+        self,
+        limit_s: float,
+        oracle_limit_s: float | None = None,
+        also: Mapping[str, Final] = MappingProxyType({}),
+        left_s: Callable[[], float] | None = None,
+    ) -> Whole | None:
+        left = max(LEAST_LEFT, 1 - self.each * self.won() / OPERATIONS)
+        self._take(left * COMPILE_S + 11 * CALL_S + min(limit_s, 60 * 2 * CALL_S))
+        return WHOLE
+
+
+def whole() -> WholeProgram:
+    nothing: Any = None
+    found = WholeProgram(nothing, nothing, "standard", nothing, "model")
+    found._operations = OPERATIONS
+    found._ready = Prepared(
+        program=nothing, default=nothing, inputs=nothing, judges=(nothing,),
+        compile_s=COMPILE_S + CALL_S, call_s=CALL_S,
+    )  # fmt: skip
+    return found
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Iterator[Database]:
+    with Database(tmp_path / "tuning.db") as opened:
+        yield opened
+
+
+def used_s(
+    database: Database, each: int, budget_s: float, kernels: int = 4
+) -> tuple[float, TuneResult]:
+    """The seconds that a run takes whose kernels take so many operations each."""
+    tasks = several(kernels)
+    device = Device(tasks, SLOW)
+    places = products(*tasks)
+    for n, place in enumerate(places):
+        place.ops = frozenset(range(n * each, (n + 1) * each))
+
+    def won() -> int:
+        return len(database.query("select key from finals, kernels where key = kernel"))
+
+    program = Compiled(device=device, each=each, won=won)
+    result = run(
+        database, tasks, device, model=Trees(), limits=Limits(seconds=budget_s), whole=program,
+        places=places,
+    )  # fmt: skip
+    return device.now(), result
+
+
+@pytest.mark.parametrize("each", [1, 2, 4])
+@pytest.mark.parametrize("budget_s", [60.0, 90.0])
+def test_a_short_run_is_used_to_its_end_whatever_share_of_the_program_is_left_to_xla(
+    budget_s: float, each: int, database: Database
+) -> None:
+    passed_s, result = used_s(database, each, budget_s)
+    assert len(result.won) == 4
+    assert 0.9 * budget_s < passed_s <= budget_s
+    assert not result.overrun
+
+
+def test_a_tuned_program_is_expected_to_compile_as_long_as_the_last_one_did() -> None:
+    program = whole()
+    assert program.compile_s(AS_DEFAULT) == pytest.approx(COMPILE_S)
+    assert program.compile_s(Expected(replaced=12)) == pytest.approx(COMPILE_S / 4)
+    assert program.compile_s(Expected(replaced=99)) == pytest.approx(LEAST_LEFT * COMPILE_S)
+    before, costs = program.due_s(1.0), program.form_costs(0.95)
+    program._compiled_s = 0.5
+    assert program.due_s(1.0) == pytest.approx(before - COMPILE_S + 0.5)
+    assert program.form_costs(0.95).checking_s == pytest.approx(costs.checking_s - COMPILE_S + 0.5)
