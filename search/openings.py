@@ -8,7 +8,7 @@ from hlotune.measure.trial import Trial
 from hlotune.schedules.errors import reason_alone
 from hlotune.search.budget.budget import DEFAULTS_SHARE
 from hlotune.search.budget.contest import Contest, Opening
-from hlotune.search.budget.opening_order import promised
+from hlotune.search.budget.opening_order import cost_s, promised
 from hlotune.search.budget.spending import RIVALS_UNTIL
 from hlotune.search.contests import Contests
 from hlotune.search.progress import Event, KernelSkipped, Started
@@ -72,6 +72,10 @@ class Openings:
         except KeyboardInterrupt:
             self.interrupted = True
         return [contests[n] for n in sorted(contests)], opening
+
+    def cost_s(self, task: Task) -> float:
+        """The seconds that deciding a kernel is expected to take, by a guess of its default."""
+        return cost_s(self.kernels.guess_s(task), self.kernels.least_s(task), task.bytes)
 
     def rivals(self, contests: Sequence[Contest]) -> list[Contest]:
         """Contests of other forms of kernels that are no faster than their defaults by now.

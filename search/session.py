@@ -302,6 +302,7 @@ class Session:
             done=reserve.decided,
             clock=lambda: self.passed_s,
             left_s=lambda: self._left_s - reserve.due().certain_s,
+            cost_s=self._openings.cost_s,
         )
 
     def _finals(

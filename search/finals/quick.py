@@ -5,9 +5,8 @@ A first candidate is most of the gain: it is verified as a winner is and compare
 in a few pairs, once.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from statistics import mean
 
 import numpy as np
 
@@ -78,6 +77,8 @@ class Quick:
     compile_together: Callable[[Sequence[tuple[Kernel, Built | Failure]]], None]
     """Compiles what was built of several kernels at the same time, on devices where that helps."""
     keep: Keep = keep_nothing
+    cost_s: Callable[[Task], float] = lambda task: 1.0
+    """What deciding a kernel is expected to take, as one beside another."""
     left_alone: frozenset[str] = frozenset()
     """Keys of kernels that the run searched before it was taken up again: they have more trials
     than one."""
@@ -85,6 +86,8 @@ class Quick:
     """By the keys of the kernels that are decided."""
     _tried: set[str] = field(default_factory=set)
     _took_s: list[float] = field(default_factory=list)
+    _expected_s: list[float] = field(default_factory=list)
+    """What those kernels were expected to take, that `_took_s` is of."""
 
     def finals_of(self, contests: Sequence[Contest]) -> dict[int, Final]:
         """The finals of those kernels that it decided, by their places among the contests."""
@@ -99,28 +102,30 @@ class Quick:
         told = self._tried | self.left_alone
         tasks = [task for task in waiting if task.kernel.key not in told]
         for start in range(0, len(tasks), TOGETHER):
-            if not self._has_time():
-                return
-            chosen = list(self._chosen(tasks[start : start + TOGETHER]))
+            some = filter(self._has_time_for, tasks[start : start + TOGETHER])
+            chosen = list(self._chosen(some))
+            if not chosen:
+                continue
             start_s = self.clock()
             builts = self.builder.build([candidate for _, candidate in chosen])
             kernels = (task.kernel for task, _ in chosen)
             self.compile_together(list(zip(kernels, builts, strict=True)))
-            build_s = (self.clock() - start_s) / max(1, len(chosen))
+            build_s = (self.clock() - start_s) / len(chosen)
             for (task, candidate), built in zip(chosen, builts, strict=True):
-                if not self._has_time():
-                    return
+                if not self._has_time_for(task):
+                    continue
                 start_s = self.clock()
                 self._tried.add(task.kernel.key)
                 contest = self._decided(task, candidate, built)
                 took_s = self.clock() - start_s
                 self._took_s.append(took_s)
+                self._expected_s.append(self.cost_s(task))
                 if contest is not None:
                     contest.tuner.took.build_s, contest.tuner.took.alone_s = build_s, took_s
                     waiting.remove(task)
                     yield contest
 
-    def _chosen(self, tasks: Sequence[Task]) -> Iterator[tuple[Task, Candidate]]:
+    def _chosen(self, tasks: Iterable[Task]) -> Iterator[tuple[Task, Candidate]]:
         """Kernels with their candidates, without those for which choosing one fails."""
         for task in tasks:
             try:
@@ -130,8 +135,10 @@ class Quick:
                 continue
             yield task, candidate
 
-    def _has_time(self) -> bool:
-        return self.left_s() >= (mean(self._took_s) if self._took_s else 0.0)
+    def _has_time_for(self, task: Task) -> bool:
+        """Whether a kernel is expected to be decided in time, at the pace of those before it."""
+        pace = sum(self._took_s) / sum(self._expected_s) if self._took_s else 0.0
+        return self.left_s() >= pace * self.cost_s(task)
 
     def _decided(self, task: Task, candidate: Candidate, built: Built | Failure) -> Contest | None:
         """None where the candidate fails, is off by too much, or the default fails: a search says

@@ -105,6 +105,31 @@ def test_where_to_time_defaults_takes_the_budget_even_the_first_has_a_quick_fina
     assert {k.label for k in result.kernels} | skipped == {t.label for t in TASKS}
 
 
+def test_a_kernel_that_takes_longer_than_is_left_gives_its_place_to_those_that_do_not(
+    database: Database,
+) -> None:
+    """Five kernels take two seconds each, which they are known to, and the others a tenth."""
+    costly = {t.label for t in TASKS[2::3]}
+
+    def took_s(label: str) -> float:
+        return 2.0 if label in costly else 0.1
+
+    class Uneven(Telling):
+        def compare(self, kernel: Kernel, *arguments: Any, **named: Any) -> Comparison:
+            self.elapsed_s += took_s(self._task(kernel).label)
+            return super().compare(kernel, *arguments, **named)
+
+    uneven = [
+        replace(t, weight=20.0 if t.label in costly else 1.0, default_lag=1e7 * took_s(t.label))
+        for t in TASKS
+    ]
+    result = run(database, uneven, Uneven(), limits=SHORT)
+    assert result.wall_s <= 6.0
+    decided = {k.label for k in result.kernels}
+    assert len(decided & costly) == 2
+    assert decided >= {t.label for t in TASKS} - costly
+
+
 def test_the_code_of_winners_is_kept(database: Database) -> None:
     kept = list[str]()
     result = run(database, TASKS, Telling(), limits=SHORT, keep=lambda k, *_: kept.append(k.key))
