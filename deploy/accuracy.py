@@ -96,16 +96,15 @@ def require_known_calls(program: Program) -> None:
 
     Programs without such calls are not looked at: this compiles, and calls, the program once.
     """
-    if any(op.name == "stablehlo.custom_call" for op in operations(program.graph)):
+    if any(op.name == "stablehlo.custom_call" for op in _operations(program.graph)):
         called(program, jitted(program), example_inputs(program).values)
 
 
-def operations(graph: Graph) -> Iterator[Op]:
-    """All operations, those of regions too."""
+def _operations(graph: Graph) -> Iterator[Op]:
     for op in graph.ops:
         yield op
         for region in op.regions:
-            yield from operations(region)
+            yield from _operations(region)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -181,9 +181,10 @@ class Reserve:
             if c.tuner.best_s < c.default_s and self._may_win(c.task.kernel.key)
         ]  # fmt: skip
         keys = {c.task.kernel.key for c in faster}
-        taken = {(p.path, op) for p in self.places if p.kernel.key in keys for op in p.ops}
+        ours = [place for place in self.places if place.kernel.key in keys]
+        taken = frozenset((place.path, op) for place in ours for op in place.ops)
         saved_s = sum(c.task.weight * (c.default_s - c.tuner.best_s) for c in faster)
-        return Expected(saved_s=saved_s, replaced=len(taken))
+        return Expected(saved_s=saved_s, replaced=taken)
 
     def pairs(self, waiting: Sequence[Contest], passed_s: float, *, hurried: bool) -> int:
         """The pairs of samples in the final of the first kernel that waits for its own.

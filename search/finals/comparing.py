@@ -48,14 +48,18 @@ class Within:
 ANY = Within(inf, inf)
 
 
+Place = tuple[tuple[int, ...], int]
+"""An operation of a program: its region's path, as in `Site.path`, and its number there."""
+
+
 @dataclass(frozen=True, slots=True)
 class Expected:
     """What the champions so far would make of a program."""
 
     saved_s: float = 0.0
     """The seconds that they save of a call."""
-    replaced: int = 0
-    """How many of its operations are theirs, which XLA need not compile."""
+    replaced: frozenset[Place] = frozenset()
+    """Its operations that are theirs, which XLA need not compile."""
 
 
 AS_DEFAULT = Expected()

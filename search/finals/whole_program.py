@@ -1,6 +1,6 @@
 """The whole program with its winners, checked and timed against the default."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import isfinite
@@ -8,7 +8,7 @@ from statistics import median
 from types import MappingProxyType
 
 from hlotune.codegen.runtime.malloc_settings import give_back
-from hlotune.deploy.accuracy import Accuracy, operations
+from hlotune.deploy.accuracy import Accuracy
 from hlotune.deploy.apply import TunedFunction, applied
 from hlotune.deploy.bench import ORACLE_S, Prepared, compared, prepared
 from hlotune.deploy.bench_result import BenchResult
@@ -17,6 +17,8 @@ from hlotune.deploy.forms import between
 from hlotune.deploy.long_calls import is_decided, rounds_s
 from hlotune.deploy.timer import FEWEST_PAIRS, pair_s, proving_s
 from hlotune.hlo.frontends.program import Program
+from hlotune.hlo.graph import Graph
+from hlotune.hlo.sites.fusible import INDEX_MAPS, MADE
 from hlotune.measure.machine.machine_lock import Turns
 from hlotune.measure.timing.comparison import FEWEST_LONG, ratio
 from hlotune.measure.timing.timing import ONCE_S
@@ -24,7 +26,7 @@ from hlotune.measure.trial import CacheMode
 from hlotune.schedules.numerics import Numerics
 from hlotune.schedules.steps.schedule import DEFAULT, Schedule
 from hlotune.schedules.targets.target import Target
-from hlotune.search.finals.comparing import ANY, AS_DEFAULT, Expected, Within
+from hlotune.search.finals.comparing import ANY, AS_DEFAULT, Expected, Place, Within
 from hlotune.search.finals.form_costs import LEAST_S, PAIRS, FormCosts, form_costs
 from hlotune.search.finals.forms import Compared
 from hlotune.tuning_logs.database import Database
@@ -123,13 +125,13 @@ class WholeProgram:
         assert self._ready is not None
         if self._compiled_s is not None:
             return self._compiled_s
-        left = 1 - min(1.0, expected.replaced / max(1, self._operations))
+        left = len(self._work - expected.replaced) / max(1, len(self._work))
         return max(LEAST_LEFT, left) * max(0.0, self._ready.compile_s - self._ready.call_s)
 
     @cached_property
-    def _operations(self) -> int:
-        """How many operations the program has, those in its regions too."""
-        return sum(1 for op in operations(self.program.graph) if op.operands)
+    def _work(self) -> frozenset[Place]:
+        """The operations of the program that take XLA time to compile."""
+        return frozenset(work_of(self.program.graph))
 
     def form_costs(self, confidence: float, expected: Expected = AS_DEFAULT) -> FormCosts:
         """What comparing two forms of the program takes; nothing as long as none is prepared."""
@@ -244,6 +246,17 @@ class WholeProgram:
         while len(self._forms) > MOST_FORMS:
             del self._forms[next(iter(self._forms))]
         return found
+
+
+def work_of(graph: Graph, path: tuple[int, ...] = ()) -> Iterator[Place]:
+    """The operations of a graph and of its regions, but for index maps and what is made from
+    nothing: kernels have copies of these, and those that are left in the program are mostly dead.
+    """
+    for n, op in enumerate(graph.ops):
+        if op.name not in INDEX_MAPS | MADE:
+            yield path, n
+        for r, region in enumerate(op.regions):
+            yield from work_of(region, (*path, n, r))
 
 
 def _places(tuned: TunedFunction) -> tuple[tuple[str, Schedule | None], ...]:

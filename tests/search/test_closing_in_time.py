@@ -35,7 +35,6 @@ class LongProgram(FakeProgram):
     default_call_s: float = 10.0
     tuned_call_s: float = 7.0
     sets: int = 1
-    operations: int = 1
     is_long: bool = True
     closed_from_s: float = 0.0
     made: list[int] = field(default_factory=list)
@@ -50,7 +49,7 @@ class LongProgram(FakeProgram):
     ) -> float:
         nothing: Any = None
         whole = WholeProgram(nothing, nothing, "standard", nothing, "model")
-        whole._operations = self.operations
+        whole._work = frozenset([((), 0)])
         if self.oracle_limits_s:
             whole._ready = Prepared(
                 program=nothing, default=nothing, inputs=nothing, judges=(nothing,) * self.sets,

@@ -6,13 +6,17 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import pytest
 
 from hlotune.costmodel.trees import Trees
 from hlotune.deploy.bench import Prepared
+from hlotune.hlo.frontends.program import load
+from hlotune.hlo.graph import Graph
 from hlotune.search.budget.limits import Limits
-from hlotune.search.finals.comparing import ANY, AS_DEFAULT, Expected, Within
-from hlotune.search.finals.whole_program import LEAST_LEFT, WholeProgram
+from hlotune.search.finals.comparing import ANY, AS_DEFAULT, Expected, Place, Within
+from hlotune.search.finals.whole_program import LEAST_LEFT, WholeProgram, work_of
 from hlotune.search.result import TuneResult
 from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.finals import Final, Whole
@@ -56,7 +60,7 @@ class Compiled(FakeProgram):
 def whole() -> WholeProgram:
     nothing: Any = None
     found = WholeProgram(nothing, nothing, "standard", nothing, "model")
-    found._operations = OPERATIONS
+    found._work = frozenset(((), n) for n in range(OPERATIONS))
     found._ready = Prepared(
         program=nothing, default=nothing, inputs=nothing, judges=(nothing,),
         compile_s=COMPILE_S + CALL_S, call_s=CALL_S,
@@ -102,11 +106,34 @@ def test_a_short_run_is_used_to_its_end_whatever_share_of_the_program_is_left_to
     assert not result.overrun
 
 
+def replacing(count: int) -> Expected:
+    return Expected(replaced=frozenset(((), n) for n in range(count)))
+
+
+def test_operations_that_only_move_elements_take_no_time_to_compile() -> None:
+    def model(x: jax.Array) -> jax.Array:
+        wide = jnp.broadcast_to(x[None, :4], (3, 4)).reshape(12)
+        found: jax.Array = jax.lax.fori_loop(0, 3, lambda _, y: jnp.sin(y) * wide, wide)
+        return found
+
+    graph = load(model, jnp.ones(8)).graph
+    names = {named(graph, place) for place in work_of(graph)}
+    assert {"stablehlo.while", "stablehlo.sine", "stablehlo.multiply"} <= names
+    assert names.isdisjoint({"stablehlo.reshape", "stablehlo.broadcast_in_dim", "stablehlo.slice"})
+
+
+def named(graph: Graph, place: Place) -> str:
+    path, op = place
+    for number, region in zip(path[::2], path[1::2], strict=True):
+        graph = graph.ops[number].regions[region]
+    return graph.ops[op].name
+
+
 def test_a_tuned_program_is_expected_to_compile_as_long_as_the_last_one_did() -> None:
     program = whole()
     assert program.compile_s(AS_DEFAULT) == pytest.approx(COMPILE_S)
-    assert program.compile_s(Expected(replaced=12)) == pytest.approx(COMPILE_S / 4)
-    assert program.compile_s(Expected(replaced=99)) == pytest.approx(LEAST_LEFT * COMPILE_S)
+    assert program.compile_s(replacing(12)) == pytest.approx(COMPILE_S / 4)
+    assert program.compile_s(replacing(99)) == pytest.approx(LEAST_LEFT * COMPILE_S)
     before, costs = program.due_s(1.0), program.form_costs(0.95)
     program._compiled_s = 0.5
     assert program.due_s(1.0) == pytest.approx(before - COMPILE_S + 0.5)
