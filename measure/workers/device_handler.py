@@ -38,7 +38,7 @@ from hlotune.measure.timing.timing import (
 from hlotune.measure.trial import CacheMode, Clock, Failure, Measurement
 from hlotune.measure.verification.agreement import agreement
 from hlotune.measure.verification.buffers import Pages
-from hlotune.measure.verification.references import Shelf
+from hlotune.measure.verification.shelf import Shelf
 from hlotune.measure.verification.verify import Verdict, verify
 from hlotune.measure.workers.channel import Handler, Message
 from hlotune.measure.workers.wire import from_outcome

@@ -22,10 +22,10 @@ from hlotune.measure.verification.references import (
     MOST_PRODUCTS,
     WHOLE_RATHER,
     References,
-    Shelf,
     Tried,
     elements_of_each,
 )
+from hlotune.measure.verification.shelf import Shelf
 
 SIZE = 300
 TEXT = f"""func.func @kernel(%arg0: tensor<{SIZE}x{SIZE}xf32>) -> (tensor<{SIZE}x{SIZE}xf32>) {{
