@@ -60,8 +60,14 @@ def test_of_channels_that_do_not_fill_a_vector_those_that_there_are_are_read() -
     assert text.count("masked.load.v8f32") < written(channels_first(), 4).count("masked.load.v8f32")
 
 
-@pytest.mark.parametrize("frozen", [False, True])
-@pytest.mark.parametrize("channels", [5, 16, 19, 40])
+@pytest.mark.parametrize(
+    ("channels", "frozen"),
+    [
+        *((n, False) for n in (5, 16, 19, 40)),
+        (19, True),
+        *(pytest.param(n, True, marks=pytest.mark.slow) for n in (5, 16, 40)),
+    ],
+)
 @pytest.mark.parametrize("m", [2, 4, 6])
 def test_what_is_turned_is_right_at_all_borders(m: int, channels: int, frozen: bool) -> None:
     case, target = channels_first(channels=channels, frozen=frozen), host_target()

@@ -10,6 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+from onnx.reference.ops import op_pool_common
 
 from benchmarks.onnx_nodes import Case, cases, outcome
 from hlotune.hlo.calling.callable import jitted
@@ -58,7 +59,21 @@ REFUSED = {
 
 @pytest.fixture(scope="module")
 def known() -> dict[str, Case]:
-    return {case.name: case for case in cases()}
+    """All cases.  Results of pools over three dimensions are left out: ONNX computes them as it
+    imports its cases, in three quarters of all that this takes, and none is among those here.
+    """
+    whole = op_pool_common.pool
+
+    def pool(
+        padded: Any, shape: Any, kernel: Any, strides: Any, out: Any, *more: Any, **named: Any
+    ) -> Any:
+        if len(out) < 3:
+            return whole(padded, shape, kernel, strides, out, *more, **named)
+        return np.zeros((*shape[:2], *out), padded.dtype)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(op_pool_common, "pool", pool)
+        return {case.name: case for case in cases()}
 
 
 @pytest.mark.parametrize("name", PASSING)
