@@ -27,6 +27,8 @@ from hlotune.schedules.ir.monoids import (
     SUM,
     Monoid,
     Values,
+    least,
+    most,
 )
 from hlotune.schedules.ir.operations import OPERATIONS
 
@@ -163,6 +165,8 @@ def _of_region(
         return tuple(converted(held[r], old[k].dtype) for k, r in enumerate(region.results))
 
     found = Monoid(name_of_region(region), len(starts), identities, merge)
+    if counted and (known := _of_whole_numbers(found, starts, dtypes)) is not None:
+        return known
     if not _changes_nothing(region, starts):
         raise _strange(
             f"a start of {', '.join(str(s.value) for s in starts)}, which changes others"
@@ -180,6 +184,25 @@ def _of_region(
                     raise _strange("the first of equal values by numbers that do not count them")
                 return replace(found, merge=partial(_lowest, strict))
     return found
+
+
+def _of_whole_numbers(
+    found: Monoid, starts: tuple[Const, ...], dtypes: tuple[str, ...]
+) -> Monoid | None:
+    """Argmax or argmin of numbers or truths that have a least one, and begin there at position 0.
+
+    Where all are equal to it, the first has that position, so the start changes no result; each
+    lane begins at a position behind all others.
+    """
+    if len(dtypes) != 2 or is_float(dtypes[0]):
+        return None
+    given = tuple(Given(k, dtype) for k, dtype in enumerate(dtypes * 2))
+    behind = Const(most(dtypes[1]), dtypes[1])
+    for way, known, end in (("GT", ARGMAX, least), ("LT", ARGMIN, most)):
+        begins = [int(s.value) for s in starts] == [end(dtypes[0]), 0]
+        if begins and found.merged(dtypes) == _first_extreme(way, given[:2], given[2:]):
+            return replace(known, identities=lambda _: (starts[0], behind))
+    return None
 
 
 SAMPLES = (-7.25, 3.0, 0.5, -1.0)

@@ -195,6 +195,23 @@ def test_the_first_of_several_nan_is_found_in_lanes_too(function: Callable[..., 
         np.testing.assert_array_equal(found, function(x, 1))
 
 
+@pytest.mark.parametrize("function", [jnp.argmax, jnp.argmin])
+@pytest.mark.parametrize("dtype", [np.bool_, np.uint8, np.uint32, np.int32])
+def test_the_first_of_whole_numbers_and_truths_is_found(
+    function: Callable[..., Any], dtype: type
+) -> None:
+    """Where all are the least number there is, as in a row without any truth, it is at 0."""
+    ends = [0, 1] if dtype is np.bool_ else [np.iinfo(dtype).min, 5, np.iinfo(dtype).max]
+    x = np.random.default_rng(0).choice(np.array(ends, dtype), (6, 77))
+    x[2], x[3], x[3, 40], x[4], x[4, 50] = ends[0], ends[0], ends[-1], ends[-1], ends[0]
+    for axis in (0, 1):
+        graph = graph_of(sites(load(lambda x, axis=axis: function(x, axis), x))[0].kernel)
+        space = space_of(compute := compute_of(graph), host_target())
+        for config in (*space.firsts(), *space.sample(2, np.random.default_rng(0))):
+            (found,) = called(compute, space.schedule(config).steps, [x])
+            np.testing.assert_array_equal(found.reshape(-1), function(x, axis))
+
+
 UNARY = (jnp.tanh, jnp.exp, jnp.abs, jnp.negative, lax.logistic, lambda x: x * x, lambda x: x - 1)
 BINARY = (jnp.add, jnp.multiply, jnp.maximum, jnp.subtract)
 REDUCING = (jnp.max, jnp.sum, jnp.min, jnp.mean)
