@@ -198,8 +198,8 @@ def test_a_change_that_another_tensor_sees_is_decomposed_or_refused(tmp_path: Pa
     ("module", "message"),
     [
         (
-            Of(lambda x: torch.special.i0(x) + torch.lgamma(x)),
-            r"rules for .*aten\.i0.*aten\.lgamma.*; save",
+            Of(lambda x: torch.special.i0(x) + torch.polygamma(2, x)),
+            r"rules for .*aten\.i0.*aten\.polygamma.*; save",
         ),
         (nn.Sequential(nn.Dropout()).train(), r"dropout in training: call module\.eval\(\)"),
         (nn.BatchNorm1d(3).train(), r"call module\.eval\(\)"),
@@ -291,3 +291,71 @@ def test_a_file_of_symbolic_shapes_takes_their_sizes(tmp_path: Path) -> None:
     with torch.no_grad():
         for one, other in zip(got, module(x, y), strict=True):
             np.testing.assert_allclose(one, other.numpy(), rtol=2e-5, atol=2e-6)
+
+
+def resized(x: Any, line: Any, solid: Any) -> Any:
+    """To sizes and by factors, whole and others, with corners aligned or not."""
+    of = nn.functional.interpolate
+    sizes, factors = ((14, 20), (5, 23), (1, 1)), (2.0, 1.7, (0.6, 3.0))
+    return (
+        *(of(x, s, mode=m, align_corners=a) for s in sizes for m in ("bilinear", "bicubic")
+          for a in (True, False)),
+        *(of(x, s, mode=m) for s in sizes for m in ("nearest", "nearest-exact")),
+        *(of(x, scale_factor=f, mode=m) for f in factors for m in ("bilinear", "nearest")),
+        of(x, scale_factor=1.7, mode="bicubic", recompute_scale_factor=True),
+        of(line, 17, mode="linear"), of(line, 17), of(solid, scale_factor=2),
+        of(solid, (3, 9, 7), mode="trilinear", align_corners=True),
+    )  # fmt: skip
+
+
+def test_images_are_resized_as_in_pytorch() -> None:
+    torch.manual_seed(0)
+    require_equal(Of(resized), torch.randn(1, 3, 7, 10), torch.randn(2, 3, 11), torch.randn(
+        1, 2, 4, 5, 6))  # fmt: skip
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "nearest", "bicubic"])
+def test_values_at_places_of_a_grid_are_those_of_pytorch(mode: str) -> None:
+    def function(x: Any, grid: Any) -> Any:
+        kinds = [(p, a) for p in ("zeros", "border", "reflection") for a in (True, False)]
+        return tuple(nn.functional.grid_sample(x, grid, mode, p, a) for p, a in kinds)
+
+    torch.manual_seed(0)
+    require_equal(Of(function), torch.randn(2, 3, 7, 9), torch.rand(2, 5, 6, 2) * 2.4 - 1.2)
+
+
+def test_norms_of_instances_are_those_of_pytorch() -> None:
+    torch.manual_seed(0)
+    for of_batches in (False, True):
+        module = nn.InstanceNorm2d(3, affine=True, track_running_stats=of_batches)
+        nn.init.uniform_(module.weight)
+        require_equal(module.eval(), torch.randn(2, 3, 5, 6))
+
+
+def test_functions_of_one_and_two_numbers_are_those_of_pytorch() -> None:
+    inf = float("inf")
+
+    def function(x: Any, y: Any, n: Any) -> Any:
+        return (
+            x.asinh(), y.acosh(), (x / 9).atanh(), y.log10(), x.erfc(), (x / 9).erfinv(),
+            y.lgamma(), y.digamma(), torch.atan2(x, y), torch.atan2(n, n + 1), x.fmax(x / 0),
+            x.fmin(y), torch.logaddexp(x, y), torch.hypot(x, y), x.copysign(-y), x.copysign(n),
+            *(torch.linalg.vector_norm(x, p, dim=1) for p in (0, 1, 3, inf, -inf)),
+            (x[:5] + torch.full((5, 5), -inf).triu(1)).softmax(-1), x.new_full((2,), -inf),
+            torch.cdist(x, x[:4] + 1), torch.cdist(x, y, p=1.0), torch.cdist(x, y, p=inf),
+        )  # fmt: skip
+
+    torch.manual_seed(0)
+    x, y, n = torch.randn(6, 5), torch.rand(6, 5) + 1.5, torch.arange(-12, 18).reshape(6, 5)
+    require_equal(Of(function), x, y, n)
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+def test_bags_of_embeddings_are_those_of_pytorch(mode: str) -> None:
+    torch.manual_seed(0)
+    n, begins = torch.randint(0, 9, (12,)), torch.tensor([0, 3, 3, 8])
+    require_equal(nn.EmbeddingBag(9, 4, mode=mode), n, begins)
+    require_equal(nn.EmbeddingBag(9, 4, mode=mode, padding_idx=2), n.reshape(3, 4))
+    if mode == "sum":
+        bag = nn.EmbeddingBag(9, 4, mode=mode, include_last_offset=True)
+        require_equal(Of(lambda *a: bag(*a)), n, torch.tensor([0, 3, 12]), torch.rand(12))

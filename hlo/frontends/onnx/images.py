@@ -13,19 +13,27 @@ from hlotune.hlo.frontends.onnx.convolutions import with_bias
 from hlotune.hlo.frontends.onnx.nodes import Node, Operator, Value, cast
 from hlotune.hlo.frontends.onnx.windows import window_of
 
+MODES = ("bicubic", "cubic", "nearest", "bilinear", "linear")
+"""How values between places are made; two have two names."""
+
 
 def _sampled(node: Node, x: Value, grid: Value) -> Value:
+    if (mode := node.get("mode", "linear")) not in MODES:
+        raise node.refusal(f"with mode {mode!r}", "the model is damaged: write it again")
+    aligned = bool(node.get("align_corners", 0))
+    return sampled(x, grid, mode, node.get("padding_mode", "zeros"), aligned)
+
+
+def sampled(x: Value, grid: Value, mode: str, padding: str, aligned: bool) -> Any:
     """Values at the places that a grid names, whose coordinates go from -1 to 1, the last axis of
     the image first."""
     x, grid = jnp.asarray(x), jnp.asarray(grid)
     extents = x.shape[2:]
-    mode = node.get("mode", "linear")
-    padding, aligned = node.get("padding_mode", "zeros"), bool(node.get("align_corners", 0))
     taps = []
     for axis, extent in enumerate(extents):
         at = grid[..., len(extents) - 1 - axis]
         at = (at + 1) / 2 * (extent - 1) if aligned else ((at + 1) * extent - 1) / 2
-        taps.append(_axis_taps(node, mode, padding, aligned, at, extent))
+        taps.append(_axis_taps(mode, padding, aligned, at, extent))
     total: Any = 0
     for chosen in itertools.product(*taps):
         weight = math.prod((w for _, w, _ in chosen), start=jnp.ones((), x.dtype))
@@ -39,9 +47,7 @@ _Tap = tuple[jax.Array, jax.Array, jax.Array]
 """A place, its weight, and whether it counts."""
 
 
-def _axis_taps(
-    node: Node, mode: str, padding: str, aligned: bool, at: jax.Array, extent: int
-) -> list[_Tap]:
+def _axis_taps(mode: str, padding: str, aligned: bool, at: jax.Array, extent: int) -> list[_Tap]:
     if mode in ("bicubic", "cubic"):
         first = jnp.floor(at)
         weights = _cubic_weights(at - first)
@@ -52,8 +58,6 @@ def _axis_taps(
         at = _reflected(at, extent, aligned)
     if mode == "nearest":
         return [_tap(jnp.round(at), jnp.ones_like(at), padding, aligned, extent)]
-    if mode not in ("bilinear", "linear"):
-        raise node.refusal(f"with mode {mode!r}", "the model is damaged: write it again")
     first = jnp.floor(at)
     part = at - first
     return [

@@ -35,7 +35,7 @@ def _resize(node: Node, x: Value, roi: Any = None, scales: Any = None, sizes: An
         if fact.result == fact.extent and fact.scale == 1 and fact.crop == (0, 1):
             continue
         at = _coordinates(node, fact)
-        x = _mixed(x, axis, *_taps(node, at, fact))
+        x = mixed(x, axis, *_taps(node, at, fact))
         if node.get("coordinate_transformation_mode") == "tf_crop_and_resize":
             beyond = (at < 0) | (at > fact.extent - 1)
             outside = outside | beyond.reshape([-1 if n == axis else 1 for n in range(x.ndim)])
@@ -142,7 +142,8 @@ def cubic(x: Any, a: float) -> Any:
     return np.where(x <= 1, near, np.where(x < 2, far, 0))
 
 
-def _mixed(x: jax.Array, axis: int, places: Any, weights: Any) -> Any:
+def mixed(x: jax.Array, axis: int, places: Any, weights: Any) -> Any:
+    """One axis resized: values are weighted sums of some places, both of shape (result, taps)."""
     view = [-1 if n == axis else 1 for n in range(x.ndim)]
     if places.shape[1] == 1:
         return jnp.take(x, jnp.asarray(places[:, 0]), axis, mode="clip")

@@ -25,6 +25,13 @@ def _binary(function: Callable[..., Any]) -> Callable[..., Any]:
     return rule
 
 
+def _floating(function: Callable[..., Any]) -> Callable[..., Any]:
+    def rule(self: Value, other: Value) -> Any:
+        return function(*map(floating, promoted(self, other)))
+
+    return rule
+
+
 def _unary(function: Callable[..., Any]) -> Callable[..., Any]:
     def rule(self: Value) -> Any:
         return function(floating(self))
@@ -170,6 +177,9 @@ ROWS = {
         logical_xor=_binary(jnp.logical_xor), bitwise_and=_binary(jnp.bitwise_and),
         bitwise_or=_binary(jnp.bitwise_or), bitwise_xor=_binary(jnp.bitwise_xor),
         __and__=_binary(jnp.bitwise_and), __or__=_binary(jnp.bitwise_or),
+        fmax=_binary(jnp.fmax), fmin=_binary(jnp.fmin), logaddexp=_binary(jnp.logaddexp),
+        atan2=_floating(jnp.arctan2), hypot=_floating(jnp.hypot),
+        copysign=_floating(jnp.copysign),
     ),
     **rows(
         exp=_unary(jnp.exp), exp2=_unary(jnp.exp2), expm1=_unary(jnp.expm1), log=_unary(jnp.log),
@@ -178,7 +188,10 @@ ROWS = {
         tanh=_unary(jnp.tanh), sinh=_unary(jnp.sinh), cosh=_unary(jnp.cosh),
         atan=_unary(jnp.arctan), asin=_unary(jnp.arcsin), acos=_unary(jnp.arccos),
         erf=_unary(lax.erf), sigmoid=_unary(jax.nn.sigmoid), reciprocal=_unary(jnp.reciprocal),
-        log_sigmoid=_unary(jax.nn.log_sigmoid),
+        log_sigmoid=_unary(jax.nn.log_sigmoid), log10=_unary(jnp.log10),
+        asinh=_unary(jnp.arcsinh), acosh=_unary(jnp.arccosh), atanh=_unary(jnp.arctanh),
+        erfc=_unary(lax.erfc), erfinv=_unary(lax.erf_inv), lgamma=_unary(lax.lgamma),
+        digamma=_unary(lax.digamma),
     ),
     **rows(
         relu=_same(lambda x: jnp.maximum(x, 0)), relu6=_same(lambda x: jnp.clip(x, 0, 6)),

@@ -154,13 +154,15 @@ class _Run:
         if kind == "as_optional_tensors":
             return [self.value(t) for t in what]
         if kind in _PLAIN:
-            return what
+            return [_plain(one) for one in what] if isinstance(what, list) else _plain(what)
         if kind == "as_scalar_type":
             return dtype_of(what, f"results in {self.path}")
         if kind in _IGNORED:
             return None
         if kind in _NUMBERS:
-            return self.values[what["as_name"]] if "as_name" in what else next(iter(what.values()))
+            if "as_name" in what:
+                return self.values[what["as_name"]]
+            return _plain(next(iter(what.values())))
         if kind == "as_sym_ints":
             return [self.value({"as_sym_int": one}) for one in what]
         raise ProgramError(
@@ -176,6 +178,11 @@ class _Run:
                 f"values of a pool, {name}; leave it out of the module"
             )
         return value
+
+
+def _plain(value: Any) -> Any:
+    """A number, truth or text; JSON has no numbers that are not finite, and names them instead."""
+    return float(value) if value in ("Infinity", "-Infinity", "NaN") else value
 
 
 def _first_tensor(node: Mapping[str, Any]) -> str | None:

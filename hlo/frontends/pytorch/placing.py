@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
@@ -135,6 +136,30 @@ def _outer(self: Value, vec2: Value) -> Any:
     return jnp.outer(self, vec2)
 
 
+def _embedding_bag(
+    weight: Value, indices: Value, offsets: Value, scale_grad_by_freq: bool = False, mode: int = 0,
+    sparse: bool = False, per_sample_weights: Value = None, include_last_offset: bool = False,
+    padding_idx: int | None = -1,
+) -> Any:  # fmt: skip
+    """Sums, means (mode 1) or maxima (2) of rows, from one offset to the next; None for what only
+    its gradient reads."""
+    weight, indices, offsets = (jnp.asarray(v) for v in (weight, indices, offsets))
+    bags = offsets.shape[0] - include_last_offset
+    bag = jnp.searchsorted(offsets[:bags], jnp.arange(indices.shape[0]), side="right") - 1
+    given = weight[indices]
+    if per_sample_weights is not None:
+        given = given * jnp.asarray(per_sample_weights)[:, None]
+    counts = jnp.ones(indices.shape, weight.dtype)
+    if padding_idx is not None and padding_idx >= 0:
+        counts = (indices != padding_idx).astype(weight.dtype)
+    count = jax.ops.segment_sum(counts, bag, bags)[:, None]
+    if mode == 2:
+        given = jnp.where(counts[:, None] > 0, given, -jnp.inf)
+        return jnp.where(count > 0, jax.ops.segment_max(given, bag, bags), 0), None, None, None
+    made = jax.ops.segment_sum(jnp.where(counts[:, None] > 0, given, 0), bag, bags)
+    return made / jnp.maximum(count, 1) if mode == 1 else made, None, None, None
+
+
 ROWS = {
     **rows(True, movedim=_movedim, broadcast_to=_broadcast_to, diagonal=_diagonal),
     **rows(
@@ -142,5 +167,7 @@ ROWS = {
         index_put=_index_put, index_add=_index_add, index_copy=_index_copy,
         select_scatter=_select_scatter, slice_scatter=_slice_scatter, sort=_sort,
         argsort=_argsort, topk=_topk, diff=_diff, outer=_outer,
+        embedding_bag=_embedding_bag, _embedding_bag=_embedding_bag,
+        _embedding_bag_forward_only=_embedding_bag,
     ),
 }  # fmt: skip

@@ -1,4 +1,4 @@
-"""Pools of windows, adaptive pools, and resizing by whole factors."""
+"""Pools of windows, and adaptive pools."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from jax import lax
 
 from hlotune.hlo.frontends.onnx.pools import counts, least, reduced
 from hlotune.hlo.frontends.onnx.windows import Window, with_ceiling
-from hlotune.hlo.frontends.pytorch.types import Refusal, Value, rows
+from hlotune.hlo.frontends.pytorch.types import Value, rows
 
 
 def _each(value: Any, rank: int) -> tuple[int, ...]:
@@ -93,23 +93,6 @@ def _adapted(x: jax.Array, axis: int, size: int, combine: Any) -> Any:
     return jnp.concatenate([combine(c, axis, keepdims=True) for c in cut], axis)
 
 
-def _nearest(rank: int) -> Any:
-    def rule(
-        self: Value = None, output_size: Any = None, scales_h: Any = None, scales_w: Any = None,
-        scales: Any = None, input: Value = None, scale_factors: Any = None,
-    ) -> Any:  # fmt: skip
-        x = jnp.asarray(self if input is None else input)
-        extents = x.shape[-rank:]
-        wanted = output_size or [int(e * f) for e, f in zip(extents, scale_factors, strict=True)]
-        for axis, extent, size in zip(range(-rank, 0), extents, wanted, strict=True):
-            if size % extent:
-                raise Refusal(f"resizing of {extent} to {size}: resize by whole factors")
-            x = jnp.repeat(x, size // extent, axis)
-        return x
-
-    return rule
-
-
 ROWS = {
     name: row
     for rank in (1, 2, 3)
@@ -121,7 +104,6 @@ ROWS = {
             f"adaptive_avg_pool{rank}d": _adaptive(rank, jnp.mean, True),
             f"_adaptive_avg_pool{rank}d": _adaptive(rank, jnp.mean, True),
             f"adaptive_max_pool{rank}d": _adaptive(rank, jnp.max, False),
-            f"upsample_nearest{rank}d": _nearest(rank),
         }
     ).items()
 }

@@ -131,10 +131,16 @@ def _attention(
     return jnp.matmul(shares, value)
 
 
+def _distances(x1: Value, x2: Value, p: float = 2.0, compute_mode: Value = None) -> Any:
+    """Of each row of one to each of the other, by the p-norm."""
+    apart = jnp.abs(jnp.asarray(x1)[..., :, None, :] - jnp.asarray(x2)[..., None, :, :])
+    return jnp.linalg.norm(apart, float(p), -1)
+
+
 ROWS = rows(
     linear=_linear, mm=_product, bmm=_product, matmul=_product, mv=_product, dot=_dot,
     addmm=_addmm, baddbmm=_baddbmm, einsum=_einsum, convolution=_convolution,
     conv1d=_convolution, conv2d=_convolution, conv3d=_convolution, conv_transpose1d=_transposed,
     conv_transpose2d=_transposed, conv_transpose3d=_transposed,
-    scaled_dot_product_attention=_attention,
+    scaled_dot_product_attention=_attention, cdist=_distances, _cdist_forward=_distances,
 )  # fmt: skip

@@ -92,7 +92,12 @@ def _norm(
         return jnp.sqrt(jnp.sum(x * x, _axes(dim), keepdims=keepdim))
     if ord == 1:
         return jnp.sum(x, _axes(dim), keepdims=keepdim)
-    raise Refusal(f"norm of order {ord}: write it as other operations")
+    if abs(ord) == np.inf:
+        return (jnp.max if ord > 0 else jnp.min)(x, _axes(dim), keepdims=keepdim)
+    if ord == 0:
+        return jnp.sum((x != 0).astype(x.dtype), _axes(dim), keepdims=keepdim)
+    power = jnp.asarray(ord, x.dtype)
+    return jnp.sum(x**power, _axes(dim), keepdims=keepdim) ** (1 / power)
 
 
 def _softmax(self: Value, dim: int, dtype: Any = None, half_to_float: bool = False) -> Any:
@@ -180,6 +185,15 @@ def _group_norm(
     return _scaled(made, *parts).astype(x.dtype)
 
 
+def _instance_norm(
+    input: Value, weight: Value, bias: Value, running_mean: Value, running_var: Value,
+    use_input_stats: bool, momentum: float, eps: float, cudnn_enabled: bool = False,
+) -> Any:  # fmt: skip
+    if not use_input_stats:
+        return _batch_norm(input, weight, bias, running_mean, running_var, momentum, eps)
+    return _group_norm(input, jnp.asarray(input).shape[1], weight, bias, eps)
+
+
 def _native_group_norm(
     input: Value, weight: Value, bias: Value, N: int, C: int, HxW: int, group: int, eps: float
 ) -> Any:
@@ -195,6 +209,7 @@ ROWS = {
         _native_batch_norm_legit_no_training=_batch_norm_alone, layer_norm=_layer_norm,
         native_layer_norm=_native_layer_norm, rms_norm=_rms_norm, group_norm=_group_norm,
         native_group_norm=_native_group_norm,
+        instance_norm=_instance_norm,
     ),
     **rows(
         amax=_over(jnp.max), amin=_over(jnp.min), any=_over(jnp.any), all=_over(jnp.all),

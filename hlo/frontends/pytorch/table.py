@@ -8,6 +8,7 @@ from hlotune.hlo.frontends.pytorch import (
     pools,
     products,
     reductions,
+    resizing,
     shapes,
     sizes,
 )
@@ -19,6 +20,7 @@ OPERATIONS: Mapping[str, Operation] = {
     **pools.ROWS,
     **products.ROWS,
     **reductions.ROWS,
+    **resizing.ROWS,
     **shapes.ROWS,
     **sizes.ROWS,
 }

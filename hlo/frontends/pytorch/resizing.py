@@ -1,0 +1,119 @@
+"""Resizing of images, each axis alone as a weighted sum of a few of its places, and values at the
+places that a grid names."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from hlotune.hlo.frontends.onnx.images import sampled
+from hlotune.hlo.frontends.onnx.resizing import cubic, mixed
+from hlotune.hlo.frontends.pytorch.types import Value, rows
+
+CUBIC = -0.75
+"""The parameter of PyTorch's cubic convolution."""
+Taps = Callable[[int, int, float | None, bool], tuple[Any, Any]]
+"""Of an extent, a new extent, the factor that was given and whether corners are aligned: the places
+that each value of the result is mixed of, and their weights, both (result, taps)."""
+
+
+def _resized(rank: int, taps: Taps) -> Any:
+    def rule(
+        self: Value = None, output_size: Any = None, align_corners: bool = False,
+        scales_d: Any = None, scales_h: Any = None, scales_w: Any = None, scales: Any = None,
+        input: Value = None, scale_factors: Any = None,
+    ) -> Any:  # fmt: skip
+        x = jnp.asarray(self if input is None else input)
+        factors = scale_factors or ([scales] if rank == 1 else [scales_d, scales_h, scales_w])
+        return _each_axis(x, rank, output_size, factors[-rank:], taps, align_corners)
+
+    return rule
+
+
+def _each_axis(
+    x: Any, rank: int, sizes: Any, factors: Sequence[Any], taps: Taps, align_corners: bool
+) -> Any:
+    extents = x.shape[-rank:]
+    wanted = sizes or [int(e * f) for e, f in zip(extents, factors, strict=True)]
+    for n, (extent, size, factor) in enumerate(zip(extents, wanted, factors, strict=True)):
+        if extent != size or factor not in (None, 1.0):
+            axis, (places, weights) = x.ndim - rank + n, taps(extent, size, factor, align_corners)
+            if size % extent == 0 and np.array_equal(places, _repeated(extent, size)):
+                x = jnp.repeat(x, size // extent, axis)
+            else:
+                x = mixed(x, axis, places, weights)
+    return x
+
+
+def _repeated(extent: int, size: int) -> Any:
+    """Places of which each is read as often as the next one."""
+    return np.repeat(np.arange(extent), size // extent)[:, None]
+
+
+def _step(extent: int, size: int, factor: float | None) -> np.float32:
+    """How many places of the image a value of the result goes on, in f32 as PyTorch has it."""
+    return np.float32(1 / factor if factor else extent / size)
+
+
+def _places(extent: int, size: int, factor: float | None, align_corners: bool) -> Any:
+    """Where the values of the result lie along the axis that is read."""
+    at = np.arange(size, dtype=np.float32)
+    if align_corners:
+        return at * np.float32((extent - 1) / (size - 1) if size > 1 else 0)
+    return (at + np.float32(0.5)) * _step(extent, size, factor) - np.float32(0.5)
+
+
+def _linear(extent: int, size: int, factor: float | None, align_corners: bool) -> tuple[Any, Any]:
+    at = np.maximum(_places(extent, size, factor, align_corners), 0)
+    first = np.minimum(np.floor(at).astype(np.int64), extent - 1)
+    rest = at - first
+    return _inside(first, (0, 1), extent), np.stack([1 - rest, rest], 1)
+
+
+def _cubic(extent: int, size: int, factor: float | None, align_corners: bool) -> tuple[Any, Any]:
+    at = _places(extent, size, factor, align_corners)
+    first, around = np.floor(at).astype(np.int64), (-1, 0, 1, 2)
+    weights = [cubic(np.abs(at - first - n), CUBIC) for n in around]
+    return _inside(first, around, extent), np.stack(weights, 1)
+
+
+def _nearest(shift: float) -> Taps:
+    def taps(extent: int, size: int, factor: float | None, _: bool) -> tuple[Any, Any]:
+        at = (np.arange(size, dtype=np.float32) + np.float32(shift)) * _step(extent, size, factor)
+        return _inside(np.floor(at).astype(np.int64), (0,), extent), np.ones((size, 1))
+
+    return taps
+
+
+def _inside(first: Any, around: Sequence[int], extent: int) -> Any:
+    return np.clip(first[:, None] + np.array(around), 0, extent - 1)
+
+
+MODES = ("bilinear", "nearest", "bicubic")
+PADDINGS = ("zeros", "border", "reflection")
+
+
+def _grid(
+    input: Value, grid: Value, interpolation_mode: int, padding_mode: int, align_corners: bool
+) -> Any:
+    return sampled(input, grid, MODES[interpolation_mode], PADDINGS[padding_mode], align_corners)
+
+
+ROWS = {
+    **rows(
+        grid_sampler=_grid, grid_sampler_2d=_grid, grid_sampler_3d=_grid,
+        upsample_linear1d=_resized(1, _linear), upsample_bilinear2d=_resized(2, _linear),
+        upsample_trilinear3d=_resized(3, _linear), upsample_bicubic2d=_resized(2, _cubic),
+    ),
+    **{
+        name: row
+        for rank in (1, 2, 3)
+        for name, row in rows(
+            **{
+                f"upsample_nearest{rank}d": _resized(rank, _nearest(0)),
+                f"_upsample_nearest_exact{rank}d": _resized(rank, _nearest(0.5)),
+            }
+        ).items()
+    },
+}  # fmt: skip
