@@ -359,3 +359,14 @@ def test_bags_of_embeddings_are_those_of_pytorch(mode: str) -> None:
     if mode == "sum":
         bag = nn.EmbeddingBag(9, 4, mode=mode, include_last_offset=True)
         require_equal(Of(lambda *a: bag(*a)), n, torch.tensor([0, 3, 12]), torch.rand(12))
+
+
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
+def test_recurrent_layers_are_loops_with_the_numbers_of_pytorch(kind: Any) -> None:
+    torch.manual_seed(0)
+    for module in (kind(5, 6, 2, bidirectional=True), kind(5, 6, bias=False, batch_first=True)):
+        program = load(module.eval(), torch.randn(7, 3, 5))
+        assert any(op.name == "stablehlo.while" for op in program.graph.ops)
+        require_equal(Of(lambda x, m=module: flattened(m(x))), torch.randn(7, 3, 5))
+    relu = nn.RNN(5, 6, nonlinearity="relu")
+    require_equal(Of(lambda x: relu(x)), torch.randn(7, 3, 5))
