@@ -370,3 +370,45 @@ def test_recurrent_layers_are_loops_with_the_numbers_of_pytorch(kind: Any) -> No
         require_equal(Of(lambda x, m=module: flattened(m(x))), torch.randn(7, 3, 5))
     relu = nn.RNN(5, 6, nonlinearity="relu")
     require_equal(Of(lambda x: relu(x)), torch.randn(7, 3, 5))
+
+
+def rotated(x: Any) -> Any:
+    """Rotary positions as Llama writes them, by complex numbers."""
+    angles = torch.outer(torch.arange(5.0), 100 ** -torch.arange(0, 1, 0.25))
+    turns = torch.polar(torch.ones_like(angles), angles)
+    pairs = torch.view_as_complex(x.reshape(*x.shape[:-1], -1, 2))
+    return torch.view_as_real(pairs * turns).flatten(2)
+
+
+def test_complex_numbers_and_their_transforms_are_those_of_pytorch() -> None:
+    def function(x: Any) -> Any:
+        whole = torch.fft.fft2(x, norm="ortho")
+        return (
+            rotated(x), torch.fft.irfft(torch.fft.rfft(x, dim=1) * 2, n=5, dim=1), whole.abs(),
+            whole.angle(), torch.fft.ifftn(whole, dim=(0, 2)).real, whole.conj().imag, whole.sum(),
+            torch.fft.irfft2(torch.fft.rfft2(x, norm="forward"), x.shape[1:], norm="forward"),
+        )  # fmt: skip
+
+    torch.manual_seed(0)
+    program = load(Of(function), x := torch.randn(3, 5, 8))
+    assert program.example_args is not None
+    wanted = function(x)
+    for one, other in zip(jitted(program)(*program.example_args), wanted, strict=True):
+        np.testing.assert_allclose(one, other.resolve_neg().numpy(), rtol=2e-4, atol=2e-5)
+
+
+def test_parts_that_are_written_and_places_that_are_found_are_those_of_pytorch() -> None:
+    def function(x: Any, n: Any) -> Any:
+        y = torch.zeros(4, 8)
+        y[:, 1:7] = x
+        y[2] = 5.0
+        edges = torch.tensor([-1.0, 0.0, 0.5])
+        return (
+            y, x.unfold(1, 3, 2), x.unfold(0, 2, 1), torch.bucketize(x, edges, right=True),
+            torch.searchsorted(edges, x), nn.functional.one_hot(n, 9), n << 2, n >> 1,
+            torch.gcd(n, n + 6), x.cumprod(1), x.logcumsumexp(0), *x.median(1), x.median(),
+            *x.kthvalue(2, 0),
+        )  # fmt: skip
+
+    torch.manual_seed(0)
+    require_equal(Of(function), torch.randn(4, 6), torch.randint(0, 9, (7,)))

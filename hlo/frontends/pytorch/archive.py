@@ -22,6 +22,8 @@ DTYPES: Mapping[int, Any] = {
     6: np.dtype(np.float16),
     7: np.dtype(np.float32),
     8: np.dtype(np.float64),
+    10: np.dtype(np.complex64),
+    11: np.dtype(np.complex128),
     12: np.dtype(np.bool_),
     13: np.dtype(ml_dtypes.bfloat16),
     28: np.dtype(np.uint16),

@@ -160,6 +160,35 @@ def _embedding_bag(
     return made / jnp.maximum(count, 1) if mode == 1 else made, None, None, None
 
 
+def _searchsorted(
+    sorted_sequence: Value, self: Value, out_int32: bool = False, right: bool = False,
+    side: str | None = None, sorter: Value = None,
+) -> Any:  # fmt: skip
+    if jnp.ndim(sorted_sequence) != 1 or sorter is not None:
+        raise Refusal("searchsorted in several rows, or with an order: search in one sorted row")
+    side = side or ("right" if right else "left")
+    found = jnp.searchsorted(jnp.asarray(sorted_sequence), jnp.asarray(self), side=side)
+    return found.astype(np.int32 if out_int32 else np.int64)
+
+
+def _bucketize(self: Value, boundaries: Value, out_int32: bool = False, right: bool = False) -> Any:
+    return _searchsorted(boundaries, self, out_int32, right)
+
+
+def _kth(self: Value, k: int, dim: int = -1, keepdim: bool = False) -> Any:
+    """The k-th smallest value along one axis, and where it is."""
+    at = lax.slice_in_dim(_order(jnp.asarray(self), dim, False), k - 1, k, axis=dim)
+    value = jnp.take_along_axis(jnp.asarray(self), at, dim)
+    return tuple(v if keepdim else jnp.squeeze(v, dim) for v in (value, at.astype(np.int64)))
+
+
+def _median(self: Value, dim: int | None = None, keepdim: bool = False) -> Any:
+    """The lower one of two values in the middle."""
+    if dim is None:
+        return _kth(jnp.ravel(self), (jnp.size(self) + 1) // 2)[0]
+    return _kth(self, (jnp.shape(self)[dim] + 1) // 2, dim, keepdim)
+
+
 ROWS = {
     **rows(True, movedim=_movedim, broadcast_to=_broadcast_to, diagonal=_diagonal),
     **rows(
@@ -167,6 +196,7 @@ ROWS = {
         index_put=_index_put, index_add=_index_add, index_copy=_index_copy,
         select_scatter=_select_scatter, slice_scatter=_slice_scatter, sort=_sort,
         argsort=_argsort, topk=_topk, diff=_diff, outer=_outer,
+        searchsorted=_searchsorted, bucketize=_bucketize, kthvalue=_kth, median=_median,
         embedding_bag=_embedding_bag, _embedding_bag=_embedding_bag,
         _embedding_bag_forward_only=_embedding_bag,
     ),

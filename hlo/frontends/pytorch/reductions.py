@@ -84,6 +84,17 @@ def _cumulative(self: Value, dim: int, dtype: Any = None) -> Any:
     return jnp.cumsum(x, dim)
 
 
+def _cumulative_product(self: Value, dim: int, dtype: Any = None) -> Any:
+    x = _converted(self, dtype)
+    x = x if is_float(x.dtype) or dtype is not None else x.astype(np.int64)
+    return jnp.cumprod(x, dim)
+
+
+def _cumulative_logsumexp(self: Value, dim: int) -> Any:
+    x = jnp.asarray(self)
+    return lax.cumlogsumexp(x, dim % max(x.ndim, 1))
+
+
 def _norm(
     self: Value, ord: Any = 2, dim: Any = None, keepdim: bool = False, dtype: Any = None
 ) -> Any:
@@ -209,7 +220,8 @@ ROWS = {
         _native_batch_norm_legit_no_training=_batch_norm_alone, layer_norm=_layer_norm,
         native_layer_norm=_native_layer_norm, rms_norm=_rms_norm, group_norm=_group_norm,
         native_group_norm=_native_group_norm,
-        instance_norm=_instance_norm,
+        instance_norm=_instance_norm, cumprod=_cumulative_product,
+        logcumsumexp=_cumulative_logsumexp,
     ),
     **rows(
         amax=_over(jnp.max), amin=_over(jnp.min), any=_over(jnp.any), all=_over(jnp.all),

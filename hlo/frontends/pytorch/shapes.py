@@ -134,6 +134,26 @@ def _index(self: Value, indices: Any) -> Any:
     return jnp.asarray(self)[at]
 
 
+def _unfold(self: Value, dimension: int, size: int, step: int) -> Any:
+    """Windows along one axis, whose places are a new axis at the end."""
+    x = jnp.asarray(self)
+    axis = dimension % x.ndim
+    begins = np.arange(0, x.shape[axis] - size + 1, step)
+    return jnp.moveaxis(jnp.take(x, begins[:, None] + np.arange(size), axis), axis + 1, -1)
+
+
+def _copy(self: Value, src: Value, non_blocking: bool = False) -> Any:
+    """Values that are written over others, of which the shape and the type stay."""
+    x = jnp.asarray(self)
+    return jnp.broadcast_to(jnp.asarray(src).astype(x.dtype), x.shape)
+
+
+def _one_hot(self: Value, num_classes: int = -1) -> Any:
+    if num_classes < 0:
+        raise Refusal("one_hot of as many classes as its values have: give num_classes")
+    return (jnp.asarray(self)[..., None] == np.arange(num_classes)).astype(np.int64)
+
+
 def _pad(self: Value, pad: Any, mode: str = "constant", value: Value = None) -> Any:
     pairs = list(zip(pad[::2], pad[1::2], strict=True))[::-1]
     pairs = [(0, 0)] * (self.ndim - len(pairs)) + pairs
@@ -251,7 +271,7 @@ ROWS = {
         unsqueeze=_unsqueeze, squeeze=_squeeze, split=_split, split_with_sizes=_split,
         chunk=_chunk, unbind=_unbind, contiguous=_itself, detach=_itself, alias=_itself,
         lift_fresh=_itself, dropout=_dropout, feature_dropout=_dropout, alpha_dropout=_dropout,
-        to=_converted, type_as=_converted,
+        to=_converted, type_as=_converted, unfold=_unfold,
     ),
     **rows(
         repeat=_repeat, cat=_concatenate, concat=_concatenate, stack=_stack, flip=_flip,
@@ -261,6 +281,7 @@ ROWS = {
         zeros=_filled(0), ones=_filled(1), empty=_filled(0), zeros_like=_filled_like(0),
         ones_like=_filled_like(1), empty_like=_filled_like(0), full=_full, full_like=_full_like,
         new_zeros=_of_self(0), new_ones=_of_self(1), new_full=_of_self(0), fill=_fill,
-        scalar_tensor=_scalar, arange=_arange, _assert_tensor_metadata=_nothing,
+        copy=_copy, one_hot=_one_hot, scalar_tensor=_scalar, arange=_arange,
+        _assert_tensor_metadata=_nothing,
     ),
 }  # fmt: skip

@@ -35,6 +35,7 @@ def _negated(a: int) -> int:
 OPERATORS = rows(neg=_negated, **{name: _binary(name) for name in _BINARY})
 """Rules for functions of Python's `operator` module, which graphs name like `_operator.mul`."""
 ROWS = rows(
-    sym_size=_size, sym_numel=_count, _assert_scalar=_nothing, _assert_tensor_metadata=_nothing,
+    sym_size=_size, sym_numel=_count, _assert_scalar=_nothing, _assert_async=_nothing,
+    _assert_tensor_metadata=_nothing,
     sym_constrain_range=_nothing, sym_constrain_range_for_size=_nothing,
 )  # fmt: skip

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from hlotune.hlo.frontends.pytorch import (
+    complex_numbers,
     elementwise,
     placing,
     pools,
@@ -16,6 +17,7 @@ from hlotune.hlo.frontends.pytorch import (
 from hlotune.hlo.frontends.pytorch.types import Operation
 
 OPERATIONS: Mapping[str, Operation] = {
+    **complex_numbers.ROWS,
     **elementwise.ROWS,
     **placing.ROWS,
     **pools.ROWS,

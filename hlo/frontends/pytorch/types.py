@@ -43,8 +43,8 @@ def dtype_of_scalar(value: Value) -> Any:
 def common_dtype(values: Iterable[Value]) -> Any:
     """The type that operands are converted to.
 
-    Tensors of no dimensions, and numbers, change it only where their category, of bool, integers
-    and floats, is a higher one.
+    Tensors of no dimensions, and numbers, change it only where their category, of bool, integers,
+    floats and complex numbers, is a higher one.
     """
     values = list(values)
     tensors = [v for v in values if is_tensor(v)]
@@ -66,11 +66,14 @@ def common_dtype(values: Iterable[Value]) -> Any:
 def _category(dtype: Any) -> int:
     if dtype == np.bool_:
         return 0
+    if jnp.issubdtype(dtype, jnp.complexfloating):
+        return 3
     return 2 if jnp.issubdtype(dtype, jnp.floating) else 1
 
 
 def is_float(dtype: Any) -> bool:
-    return _category(dtype) == 2
+    """Whether it is a type of floats, or of complex numbers, which are pairs of them."""
+    return _category(dtype) >= 2
 
 
 def promoted(*values: Value) -> tuple[jax.Array, ...]:
