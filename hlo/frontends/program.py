@@ -276,11 +276,12 @@ def _from_function(
     except ProgramError:
         raise
     except RAISED as error:
-        reason = f"{type(error).__name__}: {str(error)[:500]}"
+        reason = f"{type(error).__name__}: {' '.join(str(error).split())[:500]}"
+        many = f"{len(arguments)} argument" + "s" * (len(arguments) != 1)
         raise ProgramError(
-            f"expected a function that JAX can trace with {len(arguments)} arguments, got "
-            f"{reason}; "
-            "check the function and its example arguments"
+            f"expected a function that JAX can trace with {many}, got {reason}; check the function "
+            "and its example arguments; a static argument, or one that is no array, is bound "
+            "first, as by functools.partial"
         ) from error
     module = mlir.copied(lowered.compiler_ir("stablehlo"))
     normalise(module)

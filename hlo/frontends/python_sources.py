@@ -6,6 +6,7 @@ What the user's code raises while it is imported and called becomes a ProgramErr
 import importlib
 import importlib.util
 import inspect
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -21,15 +22,28 @@ RAISED = (Exception, SystemExit)
 
 @contextmanager
 def importable(where: str) -> Iterator[None]:
-    """Lets a file find its neighbours, also those that its functions import when they run."""
-    folders = _folders(Path(where).resolve()) if where.endswith(".py") else []
-    sys.path[:0] = folders
+    """Lets a file find its neighbours, also those that its functions import when they run; a module
+    may be one of the current folder, where no other has its name."""
+    if where.endswith(".py"):
+        folders = _folders(Path(where).resolve())
+        sys.path[:0] = folders
+    else:
+        folders = _current_folder()
+        sys.path += folders
     try:
         yield
     finally:
         for folder in folders:
             with suppress(ValueError):  # the file may have changed the list itself
                 sys.path.remove(folder)
+
+
+def _current_folder() -> list[str]:
+    """The current folder, unless modules are looked up in it already; none where it was deleted."""
+    with suppress(OSError):
+        here = os.getcwd()
+        return [] if {"", here} & set(sys.path) else [here]
+    return []
 
 
 def imported(where: str) -> ModuleType:

@@ -239,6 +239,20 @@ def test_a_path_and_a_name_call_a_factory(tmp_path: Path) -> None:
     assert program.name == "model"
 
 
+def test_a_module_of_the_current_folder_is_found_where_no_other_has_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the command `tune` begins, whose path has no current folder."""
+    (tmp_path / "of_this_folder.py").write_text("def twice(x): return x * 2\n")
+    (tmp_path / "json.py").write_text("raise ValueError('not this one')\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", before := [p for p in sys.path if p])
+    assert load("of_this_folder:twice", X).name == "twice"
+    with pytest.raises(ProgramError, match="got none; it has"):
+        load("json:no_such", X)
+    assert sys.path == before
+
+
 def test_a_factory_and_its_function_import_neighbours_when_they_run(tmp_path: Path) -> None:
     (tmp_path / "late_rows.py").write_text("ROWS = 3\n")
     (tmp_path / "late_scale.py").write_text("SCALE = 2.0\n")

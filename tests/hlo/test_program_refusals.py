@@ -1,5 +1,6 @@
 """What is no program, or none that hlotune takes, is refused with a reason."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -226,8 +227,12 @@ def test_a_factory_of_another_kind_is_refused(tmp_path: Path, code: str, message
 
 
 def test_a_function_that_cannot_be_traced_is_refused() -> None:
-    with pytest.raises(ProgramError, match="expected a function that JAX can trace with 1 arg"):
+    with pytest.raises(ProgramError, match=r"JAX can trace with 1 argument, got Tracer.*Error"):
         load(lambda x: x if x > 0 else -x, argument("f32[]"))
+    chosen = jax.jit(lambda x, kind: x if kind == "as it is" else -x, static_argnums=1)
+    with pytest.raises(ProgramError, match=r"2 arguments, .*is bound first, as by functools\.part"):
+        load(chosen, argument("f32[4]"), "as it is")
+    load(partial(chosen, kind="as it is"), argument("f32[4]"))
 
 
 def test_a_python_file_without_a_name_is_told_to_name_a_function(tmp_path: Path) -> None:
