@@ -37,6 +37,9 @@ finals take is known only roughly.  Where they turn out to take less, there are 
 """
 FORM_TIMING_S = 2.0
 """The seconds that are put by for timing a form of the program beside another one, at most."""
+SPARE = 0.05
+"""A final that is put by for is made where it ends by so much of the budget too late: kernels that
+were decided meanwhile took longer than expected, and it is often of the kernel that matters most."""
 OUTSIDE_S = 1.0
 """The seconds after the run: workers end, the report is printed, the interpreter ends."""
 
@@ -213,6 +216,7 @@ class Reserve:
         """Whether a final would take what is left for checking a program of long calls."""
         if not self.whole.is_long:
             return False
+        left_s += SPARE * (self.budget_s or 0.0)
         checked_s = self.whole_s(0.0, inf)
         return self._pace * sum(self._finals_s([contest], FEWEST_PAIRS)) > left_s - checked_s
 
