@@ -39,7 +39,7 @@ FORM_TIMING_S = 2.0
 """The seconds that are put by for timing a form of the program beside another one, at most."""
 SPARE = 0.05
 """A final that is put by for is made where it ends by so much of the budget too late: kernels that
-were decided meanwhile took longer than expected, and it is often of the kernel that matters most."""
+were decided meanwhile took longer than expected, and it is often of the one that matters most."""
 OUTSIDE_S = 1.0
 """The seconds after the run: workers end, the report is printed, the interpreter ends."""
 
