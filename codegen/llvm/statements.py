@@ -89,7 +89,9 @@ class Statements:
         x, target = s.stage.stores[k], frame.targets[k]
         if isinstance(target, Registers) and s.stage.scans:
             place = self.scanned[x.tensor]
-            put(self.f, form_of(self.f, place, x, like), constants_of(x.index, at), value)
+            past = s.non_temporal and not _is_gone_on_from(s, at)
+            form = form_of(self.f, place, x, like)
+            put(self.f, form, constants_of(x.index, at), value, past=past)
             active = like.lane.active if like.lane else 1
             target.put(at, last_lane(self.f, value, active) if s.reduces_lanes else value)
         elif isinstance(target, Registers):
@@ -280,6 +282,18 @@ class Statements:
             elif low.constant:
                 return "false"
         return condition
+
+
+def _is_gone_on_from(s: StageNest, at: At) -> bool:
+    """Whether a scan may go on from this point's result as it lies in memory: from that of the last
+    point written out together, unless registers hold results along the whole axis."""
+    (axis,) = s.stage.reduce
+    own = [x for x in s.loops if x.root == axis.name]
+    outside = s.loops[: s.index(s.accumulate) + 1] if s.accumulate else ()
+    if all(x.step >= axis.extent for x in own if x in outside):
+        return False
+    together = min((x.step for x in own if x.kind == "serial"), default=axis.extent)
+    return (at[axis.name] + (s.lanes if s.reduces_lanes else 1)) % together == 0
 
 
 @dataclass(frozen=True, slots=True)

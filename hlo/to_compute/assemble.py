@@ -13,12 +13,12 @@ Axes of extent 1 are left out, axes always walked together are merged (`collapse
 stages of a kernel without a contraction are those of `group_stages.py`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
 from hlotune.hlo.default_precision import all_leave_precision
-from hlotune.hlo.graph import Graph, Op
+from hlotune.hlo.graph import Graph, Op, TensorType
 from hlotune.hlo.to_compute.assembly import Assembly, dimensions, identity, pinned
 from hlotune.hlo.to_compute.collapse_axes import collapse
 from hlotune.hlo.to_compute.contractions import CONTRACTIONS, Contraction, Place, contraction
@@ -33,6 +33,7 @@ from hlotune.hlo.to_compute.prologues import (
     is_zero_of_zeros,
     placed,
     vanishes,
+    varying,
     walks_alone,
 )
 from hlotune.hlo.to_compute.short_axes import written_out
@@ -219,7 +220,8 @@ class _AroundContraction(Assembly):
         for k, v in enumerate(self.graph.results):
             if k not in done:
                 domain, expr = self.view(v)
-                self.materialise(f"y{k}", self.graph.types[v].dtype, domain, expr)
+                dtype = self.graph.types[v].dtype
+                self.materialise(f"y{k}", dtype, domain, expr, domain.parallel)
 
     def view(self, value: int) -> tuple[Domain, Expr]:
         """A value over the axes `d0 d1 ...` of its own dimensions."""
@@ -254,15 +256,37 @@ class _AroundContraction(Assembly):
             and not (dilated and not is_zero_of_zeros(expr))
         )
         if after_padding or _repays_a_stage(op, expr, kind.elements, extents, places):
-            name = self.temporary("pre", kind.shape, kind.dtype)
-            self.materialise(name, kind.dtype, domain, expr)
-            domain = Domain.of(dimensions(kind.shape), units=True)
-            expr = Load(name, identity(domain.parallel), kind.dtype)
+            domain, expr = self.ahead(kind, domain, expr, padded)
         return _Operand(domain, narrowed(expr, kind.dtype), places)
 
-    def materialise(self, tensor: str, dtype: str, domain: Domain, expr: Expr) -> None:
-        """A stage that stores a value over its own dimensions."""
-        kept = tuple(a for a in domain.parallel if a.extent > 1)
+    def ahead(
+        self, kind: TensorType, domain: Domain, expr: Expr, padded: Collection[str]
+    ) -> tuple[Domain, Expr]:
+        """A value that a stage of its own computes, and the domain of its dimensions.
+
+        Along those where it is the same everywhere, and where it is not padded, it is stored once:
+        of the gradient of a sum, which is ones, one row.
+        """
+        used = varying(expr)
+        stays = [
+            not used.isdisjoint(domain.places[d].coefficients) or d in padded
+            for d in (f"d{k}" for k in range(len(kind.shape)))
+        ]
+        shape = tuple(n if stay else 1 for n, stay in zip(kind.shape, stays, strict=True))
+        name = self.temporary("pre", shape, kind.dtype)
+        places = [domain.places[f"d{k}"] for k, stay in enumerate(stays) if not stay]
+        left_out = {a for place in places for a in place.coefficients}
+        kept = tuple(a for a in domain.parallel if a.name not in left_out)
+        self.materialise(name, kind.dtype, domain, expr, kept)
+        whole = Domain.of(dimensions(kind.shape), units=True)
+        index = zip(identity(whole.parallel), stays, strict=True)
+        return whole, Load(name, tuple(e if stay else Affine() for e, stay in index), kind.dtype)
+
+    def materialise(
+        self, tensor: str, dtype: str, domain: Domain, expr: Expr, axes: tuple[Axis, ...]
+    ) -> None:
+        """A stage that stores a value over some axes of its own dimensions."""
+        kept = tuple(a for a in axes if a.extent > 1)
         kept_places = pinned(domain.extents, kept)
         zero = {a: place.index for a, place in kept_places.items()}
         index = tuple(e.substitute(zero) for e in domain.places.values())

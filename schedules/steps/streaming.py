@@ -41,7 +41,8 @@ class NonTemporal:
     """Stores the results of a stage to memory, not to the caches.
 
     A store to a line that is in no cache reads it first: a third of all traffic where as much is
-    read as is stored.  Whole vectors at aligned addresses are stored so, others as ever.
+    read as is stored.  Whole vectors at aligned addresses are stored so, others as ever: of a scan
+    that goes on from results in memory also the last of those that are written out together.
     """
 
     stage: str
@@ -50,5 +51,6 @@ class NonTemporal:
         s = nest.stage(self.stage)
         results = all(nest.compute.tensor(x.tensor).role == "result" for x in s.stage.stores)
         require(results, "non_temporal", f"others read what {self.stage} stores")
-        require(not s.stage.reduce, "non_temporal", f"{self.stage} loads its results again")
+        again = bool(s.stage.reduce) and not s.stage.scans
+        require(not again, "non_temporal", f"{self.stage} loads its results again")
         return nest.put(replace(s, non_temporal=True))

@@ -20,7 +20,7 @@ from hlotune.hlo.frontends.program import load
 from hlotune.hlo.oracle import evaluate
 from hlotune.hlo.sites.sites import Site, sites
 from hlotune.hlo.to_compute.assemble import compute_of
-from hlotune.measure.machine.targets import host_target
+from hlotune.measure.machine.targets import TARGETS, host_target
 from hlotune.measure.trial import Failure
 from hlotune.measure.verification.verify import Verdict, verify
 from hlotune.schedules.algorithms.joined_space import space_of
@@ -28,14 +28,18 @@ from hlotune.schedules.algorithms.replay import replay
 from hlotune.schedules.errors import ScheduleError
 from hlotune.schedules.ir.compute import Compute, Stage
 from hlotune.schedules.ir.expr import Affine, map_all_loads
+from hlotune.schedules.spaces.cpu_rows.space import space_of as rows_space_of
 from hlotune.schedules.steps.schedule import Schedule
+from hlotune.schedules.steps.steps import NonTemporal
 from tests.support.faults import edited
 
 CPU = pytest.mark.skipif(platform.machine() != "x86_64", reason="runs code of x86-64")
 Change = Callable[[Any], Any]
 CASES: dict[str, tuple[Callable[..., Any], tuple[int, ...], str]] = {
     "along rows": (lambda x: jnp.cumsum(x, 0), (65, 33), "float32"),
+    "along rows of lines": (lambda x: jnp.cumsum(x, 0), (37, 64), "float32"),
     "along lanes": (lambda x: jnp.cumsum(x, 1), (9, 101), "uint32"),
+    "along lanes of lines": (lambda x: jnp.cumsum(x, 1), (9, 128), "uint32"),
     "backwards": (lambda x: lax.cumsum(x * 2, 1, reverse=True), (21, 33), "int64"),
     "product": (lambda x: lax.cumprod(x, 0, reverse=True), (19, 21), "float32"),
     "minimum": (lambda x: lax.cummin(x, 1, reverse=True), (9, 101), "float64"),
@@ -90,6 +94,54 @@ def test_cumulative_reductions_agree_with_the_oracle(name: str) -> None:
         assert np.isfinite(verdict.error)
     blocked = {"in blocks", "in blocks backwards"}
     assert any("blocked_scan" in s.algorithm for s in found) == (name in blocked)
+
+
+@CPU
+@pytest.mark.parametrize("name", [n for n in CASES if "blocks" not in n and n != "narrow"])
+def test_scans_whose_results_pass_the_caches_agree_with_the_oracle(name: str) -> None:
+    compute = compute_of(graph_of(site(name).kernel))
+    past = tuple(NonTemporal(s.name) for s in compute.stages if s.scans)
+    for schedule in schedules(name, 5):
+        further = replace(schedule, steps=(*schedule.steps, *past))
+        verdict = verify(site(name).kernel, built(name, further, same, same))
+        assert isinstance(verdict, Verdict), f"{further}: {verdict}"
+
+
+def stored_past(compute: Compute, steps: int) -> tuple[int, int]:
+    """Stores past the caches, and others, of a scan that writes so many rows out."""
+    rows = rows_space_of(compute, TARGETS["x86-64-v3"])
+    config = rows.heuristic()
+    for kind, value in (("unroll", steps), ("chunk", 1), ("vectors", 1)):
+        column = next(n for (k, _), n in rows.columns.items() if k == kind)
+        config[column] = rows.knobs.knobs[column - 1].values.index(value)
+    made = rows.schedule(config)
+    names = [s.name for s in compute.stages if s.scans]
+    further = replace(made, steps=(*made.steps, *map(NonTemporal, names)))
+    text = emit(replay(compute, further, TARGETS["x86-64-v3"])).text
+    stores = [x for x in text.splitlines() if x.lstrip().startswith("store <8 x float>")]
+    past = sum("!nontemporal" in x for x in stores)
+    return past, len(stores) - past
+
+
+def test_the_row_from_which_a_scan_goes_on_stays_in_the_caches() -> None:
+    found = sites(load(lambda x: jnp.cumsum(x, 0), np.zeros((64, 128), np.float32)))[0]
+    compute = compute_of(graph_of(found.kernel))
+    assert stored_past(compute, 8) == (7, 1)
+    assert stored_past(compute, 4) == (3, 1)
+
+
+def test_first_candidates_store_large_scans_past_the_caches() -> None:
+    """But for results that are new memory in each call."""
+
+    def stores_past(rows: int, columns: int, axis: int) -> bool:
+        shape = jax.ShapeDtypeStruct((rows, columns), jnp.float32)  # type: ignore[no-untyped-call]
+        found = sites(load(lambda x: jnp.cumsum(x, axis), shape))[0]
+        space = space_of(compute_of(graph_of(found.kernel)), TARGETS["x86-64-v3"])
+        steps = space.schedule(space.firsts()[0]).steps
+        return any(isinstance(x, NonTemporal) for x in steps)
+
+    assert stores_past(65536, 128, 0) and stores_past(512, 32000, 1)
+    assert not stores_past(4096, 128, 0) and not stores_past(65536, 1024, 0)
 
 
 def scanning(change: Callable[[Stage], Stage]) -> Callable[[Compute], Compute]:

@@ -24,6 +24,7 @@ from hlotune.schedules.spaces.cpu_rows.sketch import sums_floats
 from hlotune.schedules.spaces.cpu_rows.streams import (
     NEIGHBOURS_AHEAD,
     bytes_ahead,
+    passes_caches,
     reads_memory,
     reads_neighbours,
 )
@@ -64,6 +65,9 @@ UNEVEN = 1.25
 """What the largest share of a thread may be of an equal one, where another axis has equal ones."""
 ROWS_OF_CHUNK = 4
 """Bodies of a reduction over rows that all tiles take together."""
+STEPS_OF_HELD, STEPS_PAST = 2, 8
+"""Rows written out together of a reduction whose results registers hold, and of a scan whose
+results are stored past the caches: but for those of the last row, from which the next go on."""
 MOST_PIECES = 1024
 """Pieces that a long sum over rows is added up of."""
 LONG_SUM, PIECE = 1024, 256
@@ -126,7 +130,8 @@ def _put_streams(space: RowsKnobs, config: NDArray[np.int32], nest: Nest, stage:
             asked = LARGE_AHEAD if reads_memory(space.compute, stage, space.target) else 0
         _put(space, config, "ahead", stage.name, asked)
     if ("past", stage.name) in space.columns:
-        _put(space, config, "past", stage.name, 1)
+        past = passes_caches(space.compute, stage, space.target)
+        _put(space, config, "past", stage.name, int(past))
 
 
 def _body(space: RowsKnobs, stage: Stage, form: Form, lanes: int) -> tuple[int, int, int]:
@@ -151,7 +156,9 @@ def _body(space: RowsKnobs, stage: Stage, form: Form, lanes: int) -> tuple[int, 
             return 1, rows, steps
         return _power_of_two(across, min(across, chains, most)), rows, steps
     if space.holds[stage.name]:
-        return _even_vectors(across, len(stage.stores), space.target), 1, 2
+        past = passes_caches(space.compute, stage, space.target)
+        steps = STEPS_PAST if past else STEPS_OF_HELD
+        return _even_vectors(across, len(stage.stores), space.target), 1, steps
     if is_transposed(space.compute, stage, form):
         rows = min(lanes, space.target.vector_registers)  # all of them are turned at once
         return 1, min(rows, stage.extents[form.row]), 1
@@ -214,6 +221,8 @@ def _chunk(nest: Nest, stage: Stage, form: Form, lanes: int, sizes: Mapping[str,
     bodies = ceil(outer.extent / own.get(outer.name, 1))
     if not form.reduces and long_sum and terms > outer.extent:
         return max(1, PIECE * outer.extent // terms)
+    if not form.reduces and stage.scans and sizes["unroll"] == STEPS_PAST:
+        return 1
     if not form.reduces:
         return max(ROWS_OF_CHUNK, ceil(bodies / MOST_PIECES) if long_sum else 0)
     whole = prod(ceil(r.extent / own.get(r.name, 1)) for r in stage.reduce)

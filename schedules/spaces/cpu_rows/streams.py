@@ -17,6 +17,9 @@ from hlotune.schedules.targets.cpu import LINE_BYTES, CpuTarget
 AHEAD_BYTES = (0, 1024, 2048, 4096, 8192, 16384, 32768)
 NEIGHBOURS, NEIGHBOURS_AHEAD = 3, 8192
 """Places of one tensor from which on a stage reads neighbours, and the bytes that it asks ahead."""
+NEW_MEMORY = 256 << 20
+"""Results of so many bytes are new memory of the system in each call, whose pages it has just
+cleared: scans that stored these past the caches, of several rows at a time, lost by half."""
 BUSY = 4
 """Operations of a point from which on a stage has time for requests."""
 
@@ -35,16 +38,25 @@ def streamed(compute: Compute, stage: Stage) -> tuple[str, ...]:
 
 
 def may_pass_caches(compute: Compute, stage: Stage, target: CpuTarget) -> bool:
-    """Whether the results of a stage are no reduction's and larger than half of the last cache,
-    with rows that begin at lines."""
+    """Whether the results of a stage are each stored once, as a reduction's are not, and larger
+    than half of the last cache, with rows that begin at lines."""
     results = [compute.tensor(x.tensor) for x in stage.stores]
     others = {x.tensor for s in compute.stages if s is not stage for x in s.stores}
-    if stage.reduce or any(t.role != "result" or t.name in others for t in results):
+    if stage.reduce and not stage.scans:
+        return False
+    if any(t.role != "result" or t.name in others for t in results):
         return False
     aligned = all(
         len(t.shape) < 2 or t.shape[-1] * BYTES[t.dtype] % LINE_BYTES == 0 for t in results
     )
     return aligned and sum(t.bytes for t in results) > target.l3_bytes // 2
+
+
+def passes_caches(compute: Compute, stage: Stage, target: CpuTarget) -> bool:
+    """Whether the first candidate stores the results of a stage past the caches."""
+    size = sum(compute.tensor(x.tensor).bytes for x in stage.stores)
+    may = may_pass_caches(compute, stage, target)
+    return may and not (stage.scans and size >= NEW_MEMORY)
 
 
 def bytes_ahead(compute: Compute, stage: Stage, target: CpuTarget, row_bytes: int) -> int:
