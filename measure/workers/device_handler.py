@@ -24,7 +24,6 @@ from hlotune.measure.timing.peaks import host_properties
 from hlotune.measure.timing.share_of_peak import TURNS, peak, reading
 from hlotune.measure.timing.timing import (
     AGREED_S,
-    BRIEF_S,
     DEFAULT_EFFORT,
     ONCE_S,
     Apart,
@@ -218,7 +217,7 @@ def _compare(request: Message) -> Message:
         subjects, pairs=header["pairs"], limit_s=header["limit_s"],
         least=fewest_pairs(max(1, len(subjects) - 1)), clock=clock,
         effort=_effort(DEFAULT_EFFORT, target), apart=apart, agreed_s=AGREED_S,
-        brief_s=BRIEF_S,
+        brief_s=header["brief_s"],
     )  # fmt: skip
     return Message({"is": "comparison", "samples_s": samples})
 

@@ -1,6 +1,7 @@
 """What the worker of a device is asked for, a request each: one place that knows their fields."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any, Self, cast
 
 from hlotune.codegen.built import Built
@@ -20,6 +21,15 @@ from hlotune.schedules.targets.target import Target
 
 LIMIT_S = 60.0
 """The seconds that a request may take, unless it says otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rounds:
+    """How many rounds of samples a comparison has, as `timing.interleaved` takes it."""
+
+    pairs: int
+    limit_s: float
+    brief_s: float
 
 
 class DeviceRequests:
@@ -97,14 +107,13 @@ class DeviceRequests:
         cache: CacheMode,
         clock: Clock,
         builts: Sequence[Built],
-        pairs: int,
-        limit_s: float,
+        asked: Rounds,
     ) -> list[list[float]] | Failure:
         """Samples of the default and of each built kernel."""
         blobs = [built.to_bytes() for built in builts]
         sizes = [len(b) for b in blobs]
-        extra = {"clock": clock, "sizes": sizes, "pairs": pairs, "limit_s": limit_s}
-        timeout_s = LIMIT_S + 4 * limit_s
+        extra = {"clock": clock, "sizes": sizes, **asdict(asked)}
+        timeout_s = LIMIT_S + 4 * asked.limit_s
         reply = self._ask("compare", kernel, cache, extra, b"".join(blobs), timeout_s=timeout_s)
         if isinstance(reply, Failure):
             return reply

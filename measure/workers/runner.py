@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from statistics import median
+from time import perf_counter
 
 from hlotune.codegen.built import Built
 from hlotune.hlo.kernel import Kernel
@@ -10,13 +11,19 @@ from hlotune.measure.machine.machine_lock import Turns
 from hlotune.measure.timing.comparison import Comparison, outcomes
 from hlotune.measure.timing.core_sharing_probe import ALONE_S
 from hlotune.measure.timing.impossible_times import beats_peak, too_fast
-from hlotune.measure.timing.timing import DEFAULT_EFFORT, RESOLUTION_S, Effort
+from hlotune.measure.timing.timing import (
+    BRIEF_S,
+    BRIEF_SHARE,
+    DEFAULT_EFFORT,
+    RESOLUTION_S,
+    Effort,
+)
 from hlotune.measure.trial import CacheMode, Candidate, Clock, Failure, Measurement, Outcome, Trial
 from hlotune.measure.verification.verify import Verdict
 from hlotune.measure.workers.builder import TimedBuilt
 from hlotune.measure.workers.early_start import DEVICE_WORKER
 from hlotune.measure.workers.known_peaks import KnownPeaks
-from hlotune.measure.workers.requests import LIMIT_S, DeviceRequests, again_where_lost
+from hlotune.measure.workers.requests import LIMIT_S, DeviceRequests, Rounds, again_where_lost
 from hlotune.measure.workers.wire import to_outcome
 from hlotune.schedules.errors import ProgramError
 from hlotune.schedules.numerics import Numerics
@@ -114,19 +121,21 @@ class ProcessRunner(DeviceRequests):
 
         Args:
             objects: the simplest first: a later one must be proven faster to take its place.
-            pairs: rounds; of short calls more, as `timing.interleaved` has it.
+            pairs: rounds; more where these are short beside the checks, as `timing.interleaved`
+                has it.
             limit_s: seconds of timing after which no further round starts, once there are as many
                 as prove anything of so many candidates (`comparison.fewest_pairs`).
 
         Raises ProgramError where XLA does not compile or run the kernel.
         """
-        mode = cache or self.cache
+        mode, start_s = cache or self.cache, perf_counter()
         self.compile_together([(kernel, built) for _, built in objects], cache=mode)
         builts = [built for _, built in objects]
         verdicts = [b if isinstance(b, Failure) else self.verify(kernel, b) for b in builts]
         both = zip(builts, verdicts, strict=True)
         right = [b for b, v in both if isinstance(b, Built) and isinstance(v, Verdict)]
-        reply = self._rounds(kernel, mode, clock, right, pairs, limit_s)
+        brief_s = max(BRIEF_S, BRIEF_SHARE * (perf_counter() - start_s))
+        reply = self._rounds(kernel, mode, clock, right, Rounds(pairs, limit_s, brief_s))
         if isinstance(reply, Failure):
             failed = tuple(v if isinstance(v, Failure) else reply for v in verdicts)
             return Comparison(self.default(kernel, cache=mode), failed)

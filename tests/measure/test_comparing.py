@@ -1,0 +1,47 @@
+"""How long the rounds of a comparison go on, by what its checks took."""
+
+from typing import cast
+
+import pytest
+
+from hlotune.measure.machine.targets import host_target
+from hlotune.measure.timing.timing import BRIEF_S, BRIEF_SHARE
+from hlotune.measure.trial import Candidate, Failure
+from hlotune.measure.workers import runner as module
+from hlotune.measure.workers.channel import Channel, Message
+from hlotune.measure.workers.runner import ProcessRunner
+from hlotune.schedules.steps.schedule import Schedule
+from tests.support.tiny_dot import kernel, tiny_dot
+
+
+class SlowChecks:
+    """A worker whose checks take so many seconds of a clock that goes on by nothing else."""
+
+    def __init__(self, check_s: float) -> None:
+        self.check_s = check_s
+        self.now_s = 0.0
+        self.brief_s = 0.0
+
+    def request(self, message: Message, timeout_s: float) -> Message | Failure:
+        if message.header["do"] == "verify":
+            self.now_s += self.check_s
+            return Message({"is": "verdict", "error": 0.0, "numerics": "strict"})
+        self.brief_s = message.header["brief_s"]
+        return Message({"is": "comparison", "samples_s": [[2.0] * 9, *[[1.0] * 9] * 2]})
+
+    def close(self) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("check_s", "brief_s"), ((0.0, BRIEF_S), (0.1, BRIEF_S), (5.0, BRIEF_SHARE * 10.0))
+)
+def test_rounds_go_on_for_a_share_of_what_all_checks_took(
+    monkeypatch: pytest.MonkeyPatch, check_s: float, brief_s: float
+) -> None:
+    worker = SlowChecks(check_s)
+    monkeypatch.setattr(module, "perf_counter", lambda: worker.now_s)
+    runner = ProcessRunner(host_target(), cache="warm")
+    runner._channel = cast(Channel, worker)
+    candidate = Candidate(kernel(), Schedule("direct"))
+    runner.compare(kernel(), [(candidate, tiny_dot())] * 2, pairs=9)
+    assert worker.brief_s == pytest.approx(brief_s)
