@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from statistics import median
-from time import perf_counter
 
 from hlotune.codegen.built import Built
 from hlotune.hlo.kernel import Kernel
@@ -128,13 +127,14 @@ class ProcessRunner(DeviceRequests):
 
         Raises ProgramError where XLA does not compile or run the kernel.
         """
-        mode, start_s = cache or self.cache, perf_counter()
+        mode, start_s = cache or self.cache, self._turns.clock_s()
         self.compile_together([(kernel, built) for _, built in objects], cache=mode)
         builts = [built for _, built in objects]
         verdicts = [b if isinstance(b, Failure) else self.verify(kernel, b) for b in builts]
         both = zip(builts, verdicts, strict=True)
         right = [b for b, v in both if isinstance(b, Built) and isinstance(v, Verdict)]
-        brief_s = max(BRIEF_S, BRIEF_SHARE * (perf_counter() - start_s))
+        checks_s = self._turns.clock_s() - start_s  # without waits for other tuners
+        brief_s = max(BRIEF_S, BRIEF_SHARE * checks_s)
         reply = self._rounds(kernel, mode, clock, right, Rounds(pairs, limit_s, brief_s))
         if isinstance(reply, Failure):
             failed = tuple(v if isinstance(v, Failure) else reply for v in verdicts)

@@ -6,7 +6,7 @@ from math import ceil
 from statistics import mean
 
 from hlotune.measure.timing.comparison import fewest_pairs
-from hlotune.measure.timing.timing import AGREED_S, FEW_S
+from hlotune.measure.timing.timing import AGREED_S, BRIEF_S, BRIEF_SHARE, FEW_S, MOST_BRIEF
 from hlotune.measure.workers.runner import COMPARING_S
 
 UNKNOWN_FINAL_S = 3.0
@@ -86,9 +86,14 @@ def _comparing_s(costs: Costs, first_s: float, pairs: int) -> float:
     # Where it was timed before the run was interrupted, XLA takes about as long as the oracle.
     default_s = first_s if costs.default_s is None else costs.default_s
     round_s = (1 + costs.entrants) * max(default_s / SAMPLES, costs.call_s)
+    rounds_s = pairs * round_s
     if costs.is_clear:  # rounds of long calls end as they agree, calls before each among them
         pairs = min(pairs, ceil(max(AGREED_S / round_s, 2 * fewest_pairs(costs.entrants))))
-    sampling_s = min(pairs * round_s, COMPARING_S)
+        rounds_s = pairs * round_s
+    elif pairs:  # else they go on where they were short beside the checks
+        brief_s = max(BRIEF_S, BRIEF_SHARE * (verifying_s + default_s))
+        rounds_s = max(rounds_s, min(brief_s, MOST_BRIEF * round_s))
+    sampling_s = min(rounds_s, COMPARING_S)
     if costs.call_s >= FEW_S and costs.is_seldom:
         default_s, sampling_s = 0.0, LONG_CALLS * costs.call_s
     return verifying_s + default_s + sampling_s

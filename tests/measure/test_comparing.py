@@ -4,10 +4,10 @@ from typing import cast
 
 import pytest
 
+from hlotune.measure.machine.machine_lock import Turns
 from hlotune.measure.machine.targets import host_target
 from hlotune.measure.timing.timing import BRIEF_S, BRIEF_SHARE
 from hlotune.measure.trial import Candidate, Failure
-from hlotune.measure.workers import runner as module
 from hlotune.measure.workers.channel import Channel, Message
 from hlotune.measure.workers.runner import ProcessRunner
 from hlotune.schedules.steps.schedule import Schedule
@@ -15,16 +15,20 @@ from tests.support.tiny_dot import kernel, tiny_dot
 
 
 class SlowChecks:
-    """A worker whose checks take so many seconds of a clock that goes on by nothing else."""
+    """A worker whose checks take so many seconds of a clock that goes on by nothing else, half of
+    them, where another tuner is at work, its own."""
 
-    def __init__(self, check_s: float) -> None:
+    def __init__(self, check_s: float, *, is_alone: bool) -> None:
         self.check_s = check_s
+        self.is_alone = is_alone
         self.now_s = 0.0
+        self.turns = Turns(now=lambda: self.now_s)
         self.brief_s = 0.0
 
     def request(self, message: Message, timeout_s: float) -> Message | Failure:
         if message.header["do"] == "verify":
-            self.now_s += self.check_s
+            self.now_s += self.check_s if self.is_alone else 2 * self.check_s
+            self.turns.waited(0.0 if self.is_alone else self.check_s)
             return Message({"is": "verdict", "error": 0.0, "numerics": "strict"})
         self.brief_s = message.header["brief_s"]
         return Message({"is": "comparison", "samples_s": [[2.0] * 9, *[[1.0] * 9] * 2]})
@@ -32,15 +36,15 @@ class SlowChecks:
     def close(self) -> None: ...
 
 
+@pytest.mark.parametrize("is_alone", [True, False])
 @pytest.mark.parametrize(
     ("check_s", "brief_s"), ((0.0, BRIEF_S), (0.1, BRIEF_S), (5.0, BRIEF_SHARE * 10.0))
 )
 def test_rounds_go_on_for_a_share_of_what_all_checks_took(
-    monkeypatch: pytest.MonkeyPatch, check_s: float, brief_s: float
+    check_s: float, brief_s: float, is_alone: bool
 ) -> None:
-    worker = SlowChecks(check_s)
-    monkeypatch.setattr(module, "perf_counter", lambda: worker.now_s)
-    runner = ProcessRunner(host_target(), cache="warm")
+    worker = SlowChecks(check_s, is_alone=is_alone)
+    runner = ProcessRunner(host_target(), cache="warm", turns=worker.turns)
     runner._channel = cast(Channel, worker)
     candidate = Candidate(kernel(), Schedule("direct"))
     runner.compare(kernel(), [(candidate, tiny_dot())] * 2, pairs=9)

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from hlotune.measure.timing.timing import BRIEF_S, BRIEF_SHARE, MOST_BRIEF
 from hlotune.measure.workers.runner import COMPARING_S
 from hlotune.search.budget.closing_costs import (
     UNKNOWN_FINAL_S,
@@ -33,6 +34,17 @@ def test_calls_longer_than_what_a_sample_takes_anyway_are_expected_to_take_their
     assert (final_s(long, 30) or 0.0) - (final_s(COSTS, 30) or 0.0) == pytest.approx(
         30 * 4 * (25e-3 - 0.4 / 80)
     )
+
+
+def test_rounds_that_are_short_beside_the_checks_are_expected_to_go_on() -> None:
+    nothing_s, checks_s = final_s(COSTS, 0) or 0.0, 1.5 * (0.6 + 0.5) + 0.4
+    assert final_s(COSTS, 9) == pytest.approx(nothing_s + BRIEF_SHARE * checks_s)
+    assert final_s(replace(COSTS, is_clear=True), 9) == pytest.approx(nothing_s + 9 * 0.02)
+    slow = replace(COSTS, first_s=60.0)
+    most_s = (final_s(slow, 9) or 0.0) - (final_s(slow, 0) or 0.0)
+    assert most_s == pytest.approx(MOST_BRIEF * 0.02), "no more than the most rounds take"
+    quick = Costs(default_s=0.1, build_s=0.1, first_s=0.1, call_s=2e-3)
+    assert (final_s(quick, 9) or 0.0) - (final_s(quick, 0) or 0.0) == pytest.approx(BRIEF_S)
 
 
 def test_a_comparison_is_expected_to_end_where_the_runner_ends_it() -> None:

@@ -1,6 +1,7 @@
 """Seconds that are put by for closing a run: measured, kept, and said where they were too few."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -116,8 +117,9 @@ def test_finals_that_take_longer_than_expected_have_fewer_pairs(
 
 def test_a_kernel_without_a_batch_is_expected_to_take_the_same_before_and_after_its_final() -> None:
     had = Took(build_s=0.05, trials_s=[0.1, 0.1 / 3, 0.1 / 3])
-    contests = [contest(n, Took() if n < 3 else had) for n in range(10)]
-    final_s = 0.55  # of each, with 20 pairs
+    timed_s = 1.6  # so that 20 rounds are longer than those that go on
+    contests = [replace(contest(n, Took() if n < 3 else had), timing_s=timed_s) for n in range(10)]
+    final_s = 0.35 + timed_s + 20 * 4 * timed_s / 80  # of each, with 20 pairs
     reserve = Reserve(contests, 10 * final_s + OUTSIDE_S + 0.01, FakeProgram())
     assert reserve.pairs(contests, 0.0, hurried=False) == 20
     reserve.learn(contests[0], 20, final_s)
