@@ -7,22 +7,25 @@ is left when its turn comes.  Each final says how long the others will take, and
 need is for batches again.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf, isfinite
 from statistics import mean, median
+from types import MappingProxyType
 
 from hlotune.hlo.sites.sites import Site
 from hlotune.measure.timing.timing import CLEARLY, SELDOM
+from hlotune.schedules.steps.schedule import DEFAULT
 from hlotune.search.budget.budget import CLOSING_SHARE, FORMS_SHARE, PROVING_SHARE, WHOLE_SHARE
 from hlotune.search.budget.closing_costs import UNKNOWN_FINAL_S, Costs, Due, final_s, finals_s
 from hlotune.search.budget.contest import Contest, Decided
 from hlotune.search.budget.limits import DEFAULT_BUDGET_S
-from hlotune.search.finals.comparing import ANY, Comparing, Expected, Within
+from hlotune.search.finals.comparing import ANY, Comparing, Expected, Place, Within
 from hlotune.search.finals.finals import FEWEST_PAIRS, PAIRS
 from hlotune.search.finals.form_costs import FormCosts
 from hlotune.search.finals.forms import AT_STAKE, CONFIDENCE_OF_FIRST, is_near, of_main_kind
 from hlotune.search.finals.heats import BEHIND, CHAMPIONS, champions_met, heat_size
+from hlotune.search.finals.missed_budget import LATE
 from hlotune.tuning_logs.finals import Final
 
 HOPELESS = 1.25
@@ -37,9 +40,6 @@ finals take is known only roughly.  Where they turn out to take less, there are 
 """
 FORM_TIMING_S = 2.0
 """The seconds that are put by for timing a form of the program beside another one, at most."""
-SPARE = 0.05
-"""A final that is put by for is made where it ends by so much of the budget too late: kernels that
-were decided meanwhile took longer than expected, and it is often of the one that matters most."""
 OUTSIDE_S = 1.0
 """The seconds after the run: workers end, the report is printed, the interpreter ends."""
 
@@ -66,6 +66,8 @@ class Reserve:
     """Whether kernels are cut from loops that the program's default has."""
     _stands: dict[str, Final | None] = field(default_factory=dict)
     """What stands of the finals of kernels, by their keys."""
+    _taken: dict[frozenset[str], frozenset[Place]] = field(default_factory=dict, init=False)
+    """The operations of the kernels that were asked for last, by their keys."""
 
     def due(self) -> Due:
         """The seconds that would be due if the batches ended now, with finals at the pace of those
@@ -100,21 +102,28 @@ class Reserve:
         """
         return min(self.whole_s(0.0) - OUTSIDE_S, self.compared_s)
 
-    def form_costs(self, confidence: float) -> FormCosts:
+    def form_costs(
+        self, confidence: float, form: Mapping[str, Final] = MappingProxyType({})
+    ) -> FormCosts:
         """What comparing two forms of the program takes (`finals/forms.py`): to compile and check
-        one takes less than comparing the program with the default did.
+        one takes less than comparing the program with the default did, unless it leaves more to
+        XLA.  `form` has finals of what stands there otherwise, those left to XLA with its schedule.
         """
-        found = self.whole.form_costs(confidence, self._expected)
+        found = self.whole.form_costs(confidence, self._expected_of(form))
+        if _left_to_xla(form):
+            return found
         return replace(found, checking_s=min(found.checking_s, self.compared_s))
 
-    def form_timing_s(self, confidence: float, passed_s: float) -> float | None:
+    def form_timing_s(
+        self, confidence: float, passed_s: float, form: Mapping[str, Final] = MappingProxyType({})
+    ) -> float | None:
         """The seconds to give for timing two forms of the program; None where there is no time for
-        that, and then to compare the last one with the default.
+        that, and then to compare the last one with the default.  `form` as in `form_costs`.
         """
         if self.budget_s is None:
             return UNLIMITED_S / 2
         left_s = self.budget_s - OUTSIDE_S - passed_s - self.again_s
-        return self.form_costs(confidence).given_s(left_s)
+        return self.form_costs(confidence, form).given_s(left_s)
 
     @property
     def put_by_s(self) -> float:
@@ -172,22 +181,29 @@ class Reserve:
             others_s = self._took_s + finals_s + OUTSIDE_S
             shares = CLOSING_SHARE, PROVING_SHARE
             within = Within(*(share * self.budget_s - others_s for share in shares))
-        return self.whole.due_s(timing_s, self._expected, within) + OUTSIDE_S
+        return self.whole.due_s(timing_s, self._expected_of(), within) + OUTSIDE_S
 
-    @property
-    def _expected(self) -> Expected:
+    def _expected_of(self, form: Mapping[str, Final] = MappingProxyType({})) -> Expected:
         """What the champions so far would make of the program: those that are faster than their
-        defaults, but for those whose final they lost.
+        defaults, but for those whose final they lost; or of a form of it, as in `form_costs`.
         """
+        left = _left_to_xla(form)
         faster = [
             c for c in self.contests
             if c.tuner.best_s < c.default_s and self._may_win(c.task.kernel.key)
+            and c.task.kernel.key not in left
         ]  # fmt: skip
-        keys = {c.task.kernel.key for c in faster}
-        ours = [place for place in self.places if place.kernel.key in keys]
-        taken = frozenset((place.path, op) for place in ours for op in place.ops)
+        keys = frozenset(c.task.kernel.key for c in faster) | form.keys() - left
         saved_s = sum(c.task.weight * (c.default_s - c.tuner.best_s) for c in faster)
-        return Expected(saved_s=saved_s, replaced=taken)
+        return Expected(saved_s=saved_s, replaced=self._places_of(keys))
+
+    def _places_of(self, keys: frozenset[str]) -> frozenset[Place]:
+        """The operations of some kernels, which are asked for again and again."""
+        if keys not in self._taken:
+            ours = [place for place in self.places if place.kernel.key in keys]
+            found = frozenset((place.path, op) for place in ours for op in place.ops)
+            self._taken = {keys: found}
+        return self._taken[keys]
 
     def pairs(self, waiting: Sequence[Contest], passed_s: float, *, hurried: bool) -> int:
         """The pairs of samples in the final of the first kernel that waits for its own.
@@ -213,10 +229,17 @@ class Reserve:
         return 0 if found == FEWEST_PAIRS and self._is_too_late(contest, left_s) else found
 
     def _is_too_late(self, contest: Contest, left_s: float) -> bool:
-        """Whether a final would take what is left for checking a program of long calls."""
+        """Whether a final would take what is left for checking a program of long calls.
+
+        With any second left a final is made where what follows ends so late that the budget still
+        counts as kept: the finals before it may have taken longer than expected, and it is often of
+        a kernel that matters.
+        """
         if not self.whole.is_long:
             return False
-        left_s += SPARE * (self.budget_s or 0.0)
+        if left_s <= 0:
+            return True
+        left_s += LATE * (self.budget_s or 0.0)
         checked_s = self.whole_s(0.0, inf)
         return self._pace * sum(self._finals_s([contest], FEWEST_PAIRS)) > left_s - checked_s
 
@@ -281,6 +304,10 @@ def costs(contest: Contest, pairs: int) -> Costs:
         is_seldom=SELDOM * contest.tuner.best_s <= contest.default_s,
         crowd=heat_size(contest.tuner.usable, near) if pairs > FEWEST_PAIRS else 0,
     )
+
+
+def _left_to_xla(form: Mapping[str, Final]) -> frozenset[str]:
+    return frozenset(key for key, final in form.items() if final.schedule == DEFAULT)
 
 
 def has_champion(contest: Contest) -> bool:

@@ -1,7 +1,7 @@
 """By how much a run missed its budget, in words."""
 
-KEPT = 1.05
-"""A budget is missed by a run that takes more than so many times its seconds."""
+LATE = 0.05
+"""A budget is missed by a run that takes more than its seconds and this share of them."""
 NOTHING_S = 0.05
 """Less time than this is not mentioned."""
 
@@ -15,7 +15,7 @@ def missed_by(
     `closed_from_s` is how much of the time had passed when the last batch had ended; `searched`
     says whether there were any batches.
     """
-    if budget_s is None or passed_s <= KEPT * budget_s:
+    if budget_s is None or passed_s <= (1 + LATE) * budget_s:
         return ""
     over = f"{passed_s - budget_s:.1f} s over the budget of {budget_s:g} s: "
     closing_s = passed_s - closed_from_s

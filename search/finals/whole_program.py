@@ -19,6 +19,7 @@ from hlotune.deploy.timer import FEWEST_PAIRS, pair_s, proving_s
 from hlotune.hlo.frontends.program import Program
 from hlotune.hlo.graph import Graph
 from hlotune.hlo.sites.fusible import INDEX_MAPS, MADE
+from hlotune.hlo.sites.scopes import CONTROL_FLOW
 from hlotune.measure.machine.machine_lock import Turns
 from hlotune.measure.timing.comparison import FEWEST_LONG, ratio
 from hlotune.measure.timing.timing import ONCE_S
@@ -35,7 +36,12 @@ from hlotune.tuning_logs.finals import Final, Paired, Whole
 KEPT_GAIN = 0.9
 """A program of long calls is expected to gain this share of what its champions promise."""
 LEAST_LEFT = 0.1
-"""XLA takes at least this share of what the default took to compile, however little is left."""
+"""XLA takes at least this share of what the default took to compile, however little is left: it
+compiles the calls of our kernels, and what moves between them, which `work_of` does not count."""
+CHECKING_CALLS = 11
+"""Comparing short calls takes the time of so many beside the pairs: three warm up either side, one
+checks each of two sets of inputs, and results are read and compared."""
+NO_WORK = INDEX_MAPS | MADE | {"stablehlo.iota"}
 MOST_FORMS = 2
 """So many forms of the program, which XLA has compiled, are kept for the next comparison."""
 MOST_PACKED_BYTES = 64 << 20
@@ -67,6 +73,8 @@ class WholeProgram:
     """What a call of a form takes, by the same, of those that were timed."""
     _compiled_s: float | None = field(default=None, init=False)
     """What XLA took to compile the tuned program the last time; None where it did not yet."""
+    _compiled_share: float = field(default=1.0, init=False)
+    """The share of the program that was left to XLA then, as `_left` has it."""
 
     def prepare(self, oracle_limit_s: float = ORACLE_S) -> None:
         """Compiles and calls the default, and asks the oracle, for so many seconds at most.
@@ -109,7 +117,7 @@ class WholeProgram:
         if not self.is_long:
             one_s = pair_s(ready.call_s)
             calls_s = min(max(LEAST_S, timing_s, FEWEST_PAIRS * one_s), PAIRS * one_s)
-            return self.compile_s(expected) + 11 * ready.call_s + calls_s
+            return self.compile_s(expected) + CHECKING_CALLS * ready.call_s + calls_s
         tuned_s = max(0.0, ready.call_s - KEPT_GAIN * expected.saved_s)
         checking_s = self.compile_s(expected) + len(ready.judges) * tuned_s
         all_s = rounds_s(ready.call_s, tuned_s)
@@ -119,14 +127,23 @@ class WholeProgram:
         return checking_s + (one_s if checking_s + one_s <= within.usual_s else 0.0)
 
     def compile_s(self, expected: Expected) -> float:
-        """The seconds that XLA is expected to compile a tuned program: as long as the last one that
-        it compiled, else its share of the default's by the operations that are left to XLA.
+        """The seconds that XLA is expected to compile a tuned program: its share of the default's
+        by the operations that are left to XLA, or of those of the last one that it compiled, as far
+        as that is no more than either took.
         """
         assert self._ready is not None
-        if self._compiled_s is not None:
-            return self._compiled_s
-        left = len(self._work - expected.replaced) / max(1, len(self._work))
-        return max(LEAST_LEFT, left) * max(0.0, self._ready.compile_s - self._ready.call_s)
+        default_s = max(0.0, self._ready.compile_s - self._ready.call_s)
+        if not expected.replaced:
+            return default_s
+        left = self._left(expected.replaced)
+        if self._compiled_s is None:
+            return left * default_s
+        most_s = max(default_s, self._compiled_s)
+        return min(most_s, self._compiled_s * left / self._compiled_share)
+
+    def _left(self, replaced: frozenset[Place]) -> float:
+        """The share of the program that XLA compiles beside some kernels of ours."""
+        return max(LEAST_LEFT, len(self._work - replaced) / max(1, len(self._work)))
 
     @cached_property
     def _work(self) -> frozenset[Place]:
@@ -167,7 +184,9 @@ class WholeProgram:
             ready, tuned, pairs=PAIRS, limit_s=least_s, turns=self.turns, left_s=left_s
         )
         self._calls_s[_places(tuned)] = median(found.tuned_s)
-        self._compiled_s = found.compile_s or self._compiled_s
+        if found.compile_s:
+            self._compiled_s = found.compile_s
+            self._compiled_share = self._left(_replaced(tuned))
         worst = worst_of(found.accuracy)
         return Whole(
             paired=_paired(found),
@@ -251,17 +270,26 @@ class WholeProgram:
 def work_of(graph: Graph, path: tuple[int, ...] = ()) -> Iterator[Place]:
     """The operations of a graph and of its regions, but for index maps and what is made from
     nothing: kernels have copies of these, and those that are left in the program are mostly dead.
+
+    Regions are those of loops and branches: what merges the elements of a reduction, a scatter or a
+    sort is a part of it, as it is of the kernel that takes its place.
     """
     for n, op in enumerate(graph.ops):
-        if op.name not in INDEX_MAPS | MADE:
+        if op.name not in NO_WORK:
             yield path, n
-        for r, region in enumerate(op.regions):
+        for r, region in enumerate(op.regions if op.name in CONTROL_FLOW else ()):
             yield from work_of(region, (*path, n, r))
 
 
 def _places(tuned: TunedFunction) -> tuple[tuple[str, Schedule | None], ...]:
     """What stands at the sites that are replaced."""
     return tuple((e.site.name, e.schedule) for e in tuned.explain() if e.status == "tuned")
+
+
+def _replaced(tuned: TunedFunction) -> frozenset[Place]:
+    """The operations that are ours."""
+    ours = (e.site for e in tuned.explain() if e.status == "tuned")
+    return frozenset((site.path, op) for site in ours for op in site.ops)
 
 
 def _standing(tuned: TunedFunction, asked: Mapping[str, Final]) -> frozenset[str]:

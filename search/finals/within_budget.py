@@ -41,7 +41,7 @@ class WithinBudget:
         """None where there is no time to compare two forms of the program, and then its last one
         with the default.
         """
-        timing_s = self.reserve.form_timing_s(confidence, self.passed_s())
+        timing_s = self.reserve.form_timing_s(confidence, self.passed_s(), {**base, **more})
         if timing_s is None:
             return None
         return self.whole.is_faster(base, more, confidence, timing_s, self.oracle_s)

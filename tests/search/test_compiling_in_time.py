@@ -129,12 +129,37 @@ def named(graph: Graph, place: Place) -> str:
     return graph.ops[op].name
 
 
+def test_what_merges_elements_is_a_part_of_the_operation_that_a_kernel_replaces() -> None:
+    def model(x: jax.Array) -> jax.Array:
+        rows = jnp.zeros((4, 3)).at[jnp.arange(8) % 4].add(x)
+        return jax.lax.sort(jnp.sum(rows, axis=0)) + jnp.argmax(x)
+
+    graph = load(model, jnp.ones((8, 3))).graph
+    found = list(work_of(graph))
+    names = {named(graph, place) for place in found}
+    assert {"stablehlo.reduce", "stablehlo.scatter", "stablehlo.sort"} <= names
+    assert "stablehlo.iota" not in names
+    assert {path for path, _ in found} == {()}
+
+
 def test_a_tuned_program_is_expected_to_compile_as_long_as_the_last_one_did() -> None:
     program = whole()
     assert program.compile_s(AS_DEFAULT) == pytest.approx(COMPILE_S)
     assert program.compile_s(replacing(12)) == pytest.approx(COMPILE_S / 4)
     assert program.compile_s(replacing(99)) == pytest.approx(LEAST_LEFT * COMPILE_S)
     before, costs = program.due_s(1.0), program.form_costs(0.95)
-    program._compiled_s = 0.5
-    assert program.due_s(1.0) == pytest.approx(before - COMPILE_S + 0.5)
-    assert program.form_costs(0.95).checking_s == pytest.approx(costs.checking_s - COMPILE_S + 0.5)
+    program._compiled_s, program._compiled_share = 0.5, 0.25
+    same = replacing(12)
+    assert program.due_s(1.0, same) == pytest.approx(before - COMPILE_S + 0.5)
+    checking_s = program.form_costs(0.95, same).checking_s
+    assert checking_s == pytest.approx(costs.checking_s - COMPILE_S + 0.5)
+
+
+def test_a_form_that_leaves_more_to_xla_is_expected_to_compile_longer_than_the_last_one() -> None:
+    program = whole()
+    program._compiled_s, program._compiled_share = 0.24, LEAST_LEFT
+    assert program.compile_s(replacing(16)) == pytest.approx(0.24)
+    assert program.compile_s(replacing(8)) == pytest.approx(5 * 0.24)
+    assert program.compile_s(AS_DEFAULT) == pytest.approx(COMPILE_S)
+    program._compiled_s = 4.0
+    assert program.compile_s(replacing(8)) == pytest.approx(COMPILE_S), "no longer than all of it"

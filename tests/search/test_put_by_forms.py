@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,9 +12,11 @@ from hlotune.costmodel.trees import Trees
 from hlotune.hlo.kernel import Kernel
 from hlotune.measure.timing.comparison import Comparison
 from hlotune.measure.trial import Measurement
-from hlotune.schedules.steps.schedule import Schedule
+from hlotune.schedules.steps.schedule import DEFAULT, Schedule
 from hlotune.search.budget.limits import Limits
 from hlotune.search.budget.reserve import Reserve
+from hlotune.search.finals.comparing import AS_DEFAULT, Expected
+from hlotune.search.finals.form_costs import FormCosts
 from hlotune.search.progress import Event, FormTried
 from hlotune.search.tuner import Took
 from hlotune.tuning_logs.database import Database
@@ -112,6 +115,29 @@ def test_no_form_is_put_by_for_kernels_that_take_little_time_or_are_of_another_k
     assert reserve.put_by_s > 0
     reserve.note(often, None)
     assert reserve.put_by_s == 0.0
+
+
+def test_a_form_that_leaves_a_kernel_to_xla_is_expected_to_compile_its_operations() -> None:
+    class Compiled(FakeProgram):
+        """XLA takes three seconds for each operation that is left to it."""
+
+        def form_costs(self, confidence: float, expected: Expected = AS_DEFAULT) -> FormCosts:
+            return FormCosts(3.0 * (2 - len(expected.replaced)), 1.0, 1.0)
+
+    reserve = reserve_of(60.0, Compiled())
+    first, second = reserve.contests
+    fast: Any = SimpleNamespace(**{**vars(first.tuner), "best_s": 0.5e-3})
+    reserve.contests = [replace(c, tuner=fast) for c in (first, second)]
+    reserve.compared_s = 1.0
+    key, more = second.task.kernel.key, final(0.9)
+    assert reserve.form_costs(0.95).checking_s == 0.0
+    left = replace(more, schedule=DEFAULT)
+    assert reserve.form_costs(0.95, {key: left}).checking_s == 3.0
+    assert reserve.form_timing_s(0.95, 56.0, {key: more}) == 1.0
+    assert reserve.form_timing_s(0.95, 56.0, {key: left}) is None, "four seconds are due"
+    reserve.note(second, more)
+    assert reserve.form_costs(0.95).checking_s == 1.0, "no more than all of it took"
+    assert reserve.form_costs(0.95, {key: more}).checking_s == 0.0
 
 
 MIXED = (task("conv0", 0), task("conv1", 1), task("conv2", 2, weight=5.0))

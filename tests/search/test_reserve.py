@@ -128,6 +128,14 @@ def test_a_kernel_without_a_batch_is_expected_to_take_the_same_before_and_after_
     assert reserve.pairs(contests[2:], 2.5 * final_s, hurried=False) < 20
 
 
+def test_a_final_of_a_program_of_long_calls_may_end_a_little_late_and_does_not_begin_late() -> None:
+    had = Took(build_s=0.05, trials_s=[0.1, 0.1 / 3, 0.1 / 3])
+    contests = [contest(0, had)]
+    reserve = Reserve(contests, 100.0, FakeProgram(is_long=True))
+    for passed_s, pairs in ((50.0, PAIRS), (99.5, FEWEST_PAIRS), (100.0, 0), (101.0, 0)):
+        assert reserve.pairs(contests, passed_s, hurried=False) == pairs
+
+
 def test_a_first_batch_of_slow_trials_leaves_the_others_theirs(database: Database) -> None:
     class Lagging(Device):
         """Trials of one kernel take three seconds."""

@@ -47,6 +47,7 @@ def test_the_whole_program_has_the_winners_of_the_cache_mode_that_was_searched(
         )  # fmt: skip
         compared = whole.compare(0.2)
         assert compared is not None and asked == ["room"]
+        assert whole._compiled_s and 0 < whole._compiled_share < 1, "one site of several is ours"
         assert compared.error is not None and compared.error < 1e-5
         other = WholeProgram(program, database, "standard", host_target(), "model")
         assert other.compare(0.2) is None
