@@ -1,5 +1,7 @@
 """Which kernels are opened first: by what they promise to save, for a second of tuning."""
 
+from hlotune.measure.timing.timing import FEW_S
+
 WINNERS_LAG = 1.1
 """A winner takes about so many times its roofline."""
 LEAST_GAIN = 0.05
@@ -16,6 +18,10 @@ DEFAULT_CALLS, LEAST_CALLS = 34.0, 37.0
 which some are of one thread and the oracle's take as long as many calls."""
 BYTE_S = 11.5e-9
 """And so many seconds a byte of arguments and results, which are drawn, copied and compared."""
+FEW_CALLS = 10.0
+"""So many calls of a default of `FEW_S` and more it takes, which is counted, not fitted: the one
+that warms up is the first of nine rounds, and one is for checks.  Where candidates are many times
+as fast there are two rounds alone."""
 
 
 def promised(default_s: float, least_s: float, weight: float, size: int = 0) -> float:
@@ -33,4 +39,5 @@ def promised(default_s: float, least_s: float, weight: float, size: int = 0) -> 
 
 def cost_s(default_s: float, least_s: float = 0.0, size: int = 0) -> float:
     """The seconds of tuning that a kernel is expected to take."""
-    return FIXED_S + DEFAULT_CALLS * default_s + LEAST_CALLS * least_s + BYTE_S * size
+    calls = DEFAULT_CALLS if default_s < FEW_S else FEW_CALLS
+    return FIXED_S + calls * default_s + LEAST_CALLS * least_s + BYTE_S * size

@@ -85,9 +85,10 @@ class Quick:
     finals: dict[str, Final] = field(default_factory=dict)
     """By the keys of the kernels that are decided."""
     _tried: set[str] = field(default_factory=set)
-    _took_s: list[float] = field(default_factory=list)
-    _expected_s: list[float] = field(default_factory=list)
-    """What those kernels were expected to take, that `_took_s` is of."""
+    _took_s: float = 0.0
+    """What those kernels took that were decided, and what they were expected to take: one that
+    fails says nothing about those that do not."""
+    _expected_s: float = 0.0
 
     def finals_of(self, contests: Sequence[Contest]) -> dict[int, Final]:
         """The finals of those kernels that it decided, by their places among the contests."""
@@ -101,8 +102,9 @@ class Quick:
         """
         told = self._tried | self.left_alone
         tasks = [task for task in waiting if task.kernel.key not in told]
+        left_s = self.left_s()  # is asked again where time went by: it looks at all kernels
         for start in range(0, len(tasks), TOGETHER):
-            some = filter(self._has_time_for, tasks[start : start + TOGETHER])
+            some = [t for t in tasks[start : start + TOGETHER] if self._needs_s(t) <= left_s]
             chosen = list(self._chosen(some))
             if not chosen:
                 continue
@@ -111,19 +113,21 @@ class Quick:
             kernels = (task.kernel for task, _ in chosen)
             self.compile_together(list(zip(kernels, builts, strict=True)))
             build_s = (self.clock() - start_s) / len(chosen)
+            left_s = self.left_s()
             for (task, candidate), built in zip(chosen, builts, strict=True):
-                if not self._has_time_for(task):
+                if self._needs_s(task) > left_s:
                     continue
                 start_s = self.clock()
                 self._tried.add(task.kernel.key)
                 contest = self._decided(task, candidate, built)
                 took_s = self.clock() - start_s
-                self._took_s.append(took_s)
-                self._expected_s.append(self.cost_s(task))
                 if contest is not None:
+                    self._took_s += took_s
+                    self._expected_s += self.cost_s(task)
                     contest.tuner.took.build_s, contest.tuner.took.alone_s = build_s, took_s
                     waiting.remove(task)
                     yield contest
+                left_s = self.left_s()
 
     def _chosen(self, tasks: Iterable[Task]) -> Iterator[tuple[Task, Candidate]]:
         """Kernels with their candidates, without those for which choosing one fails."""
@@ -135,10 +139,14 @@ class Quick:
                 continue
             yield task, candidate
 
-    def _has_time_for(self, task: Task) -> bool:
-        """Whether a kernel is expected to be decided in time, at the pace of those before it."""
-        pace = sum(self._took_s) / sum(self._expected_s) if self._took_s else 0.0
-        return self.left_s() >= pace * self.cost_s(task)
+    def _needs_s(self, task: Task) -> float:
+        """The seconds that a kernel is expected to take, at the pace of those before it; none where
+        it is the first, which a search would take longer to decide.
+        """
+        if not self._tried:
+            return 0.0
+        pace = self._took_s / self._expected_s if self._expected_s else 1.0
+        return pace * self.cost_s(task)
 
     def _decided(self, task: Task, candidate: Candidate, built: Built | Failure) -> Contest | None:
         """None where the candidate fails, is off by too much, or the default fails: a search says

@@ -4,11 +4,13 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
+import pytest
 
 from hlotune.hlo.canonical import graph_of
 from hlotune.hlo.frontends.program import load
 from hlotune.hlo.sites.sites import sites
-from hlotune.search.budget.opening_order import FIXED_S, cost_s, promised
+from hlotune.measure.timing.timing import FEW_S
+from hlotune.search.budget.opening_order import FEW_CALLS, FIXED_S, cost_s, promised
 from hlotune.search.default_lag import (
     FEW_ROWS_LAG,
     NARROW_LAG,
@@ -40,6 +42,11 @@ def test_a_kernel_costs_more_the_longer_its_calls_and_the_larger_its_operands() 
     assert cost_s(0.05) < cost_s(0.05, least_s=0.02) < cost_s(0.05, least_s=0.02, size=1 << 28)
     weights = promised(10e-3, 8e-3, weight=1, size=400 << 20)
     assert weights < promised(10e-3, 8e-3, weight=1, size=10 << 20)
+
+
+def test_a_default_of_long_calls_is_called_a_few_times_alone() -> None:
+    assert cost_s(1.0) == pytest.approx(FIXED_S + FEW_CALLS)
+    assert cost_s(FEW_S) < cost_s(0.9 * FEW_S) < FIXED_S + 34.0 * FEW_S
 
 
 def test_products_of_few_rows_of_narrow_types_and_several_in_one_kernel_lag_behind() -> None:
