@@ -37,6 +37,7 @@ def dot_general(request: Request) -> tuple[Bounded, ...]:
     sums = Products(sizes, prod(left_shape[d] for d in left_terms), request.result.dtype)
     line = max(sizes[0] * sizes[1], sizes[0] * sizes[2], 1)
     for terms in slabs(tuple(left_shape[d] for d in left_terms), SLAB_ELEMENTS // line):
+        request.require_time()
         left_box = assemble(
             len(left_shape), (left_batch, batch), (left_free, rows), (left_terms, terms)
         )

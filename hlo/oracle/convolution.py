@@ -161,6 +161,7 @@ class Convolution:
             here = [line[t] for line, t in zip(runs, tap, strict=True)]
             real = [r for r in here if r is not None]
             if len(real) == len(here):
+                self.request.require_time()
                 sources = tuple(r.inputs(low) for r, low in zip(real, origins, strict=True))
                 rows = patches[(slice(None), slice(None), *sources)].move(_flat_rows)
                 place = (slice(None), slice(None), *(r.outputs for r in real))
@@ -181,6 +182,7 @@ class Convolution:
             real = [r for r in here if r is not None]
             if len(real) < len(here):
                 continue
+            self.request.require_time()
             others = prod(r.count for r in real[1:])
             at = (slice(None), slice(None), *(slice(o, o + 1) for o in place))
             for part in parts(real[0], max(1, ROW_ELEMENTS // max(1, rows * others))):

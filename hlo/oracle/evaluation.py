@@ -181,8 +181,8 @@ def evaluate(
 
     Raises:
         UnsupportedKernel: the graph holds an operation that the oracle does not know.
-        OutOfTime: it would take longer than the limit, give or take one operation; long before
-            the limit where it would take far longer.
+        OutOfTime: it would take longer than the limit, give or take one operation, or a piece of
+            a long sum of products; long before the limit where it would take far longer.
     """
     deadline_s = time.monotonic() + limit_s
     with np.errstate(all="ignore"):

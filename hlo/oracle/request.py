@@ -1,5 +1,6 @@
 """What a rule is given: one operation, the wanted box of its result, a way to its operands."""
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import inf, prod
@@ -29,7 +30,14 @@ class Request:
     """
     values: Values
     deadline_s: float = inf
-    """The time of `time.monotonic()` after which the regions that it runs raise OutOfTime."""
+    """The time of `time.monotonic()` after which the regions that it runs, and the next piece of a
+    long sum, raise OutOfTime.
+    """
+
+    def require_time(self) -> None:
+        """Raises OutOfTime after the deadline."""
+        if time.monotonic() > self.deadline_s:
+            raise OutOfTime
 
     @property
     def shape(self) -> tuple[int, ...]:

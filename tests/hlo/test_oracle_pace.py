@@ -1,5 +1,6 @@
 """When the oracle gives up on a program that it would not get through in time."""
 
+from time import perf_counter
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,7 +10,11 @@ import pytest
 
 from hlotune.hlo.graph import Graph
 from hlotune.hlo.oracle import OutOfTime, pace
+from hlotune.hlo.oracle.bounded import Bounded, received
+from hlotune.hlo.oracle.boxes import Box, extents, whole
+from hlotune.hlo.oracle.evaluation import rule
 from hlotune.hlo.oracle.pace import FASTEST, HOPELESS, Pace
+from hlotune.hlo.oracle.request import Request
 from tests.support.oracle_cases import graph_of
 
 ONES = np.ones((64, 64), np.float32)
@@ -56,6 +61,55 @@ def test_it_does_not_begin_what_takes_far_longer_than_there_is_time_in_any_case(
     least_s = 8 * 64**3 / FASTEST
     assert gives_up(graph, 0, 0.0, 0.9 * least_s / HOPELESS, monkeypatch)
     assert not gives_up(graph, 0, 0.0, 1.1 * least_s / HOPELESS, monkeypatch)
+
+
+def test_it_begins_what_a_product_of_matrices_gets_through_in_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The products of a dot are those of a matrix of f64 by another, of which none is skipped."""
+    ones = np.ones((512, 512))
+    times_s = list[float]()
+    for _ in range(5):
+        start_s = perf_counter()
+        ones @ ones
+        times_s.append(perf_counter() - start_s)
+    graph = graph_of(lambda x: x @ x, [ones.astype(np.float32)])
+    assert not gives_up(graph, 0, 0.0, min(times_s), monkeypatch)
+
+
+def convolved(x: Any) -> Any:
+    return jax.lax.conv(x[None, None], x[None, None, :3, :3], (1, 1), "SAME")
+
+
+def gradient(x: Any) -> Any:
+    return jax.lax.conv(x[None, None], x[None, None, :60, :60], (1, 1), "VALID")
+
+
+def test_products_of_a_convolution_that_lie_in_holes_are_not_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def with_holes(x: Any) -> Any:
+        return jax.lax.conv_general_dilated(
+            x[None, None], x[None, None], (1, 1), [(63, 63), (63, 63)], lhs_dilation=(64, 64)
+        )
+
+    assert not gives_up(graph_of(with_holes, [ONES]), 0, 0.0, 1e-9, monkeypatch)
+
+
+@pytest.mark.parametrize("function", [rounds, convolved, gradient])
+def test_long_sums_of_products_end_with_the_time_that_there_is(function: Any) -> None:
+    graph = graph_of(lambda x: function(x), [ONES])
+    graphs = [graph, *(region for op in graph.ops for region in op.regions)]
+    sums = ("stablehlo.dot_general", "stablehlo.convolution")
+    ((within, op),) = ((g, op) for g in graphs for op in g.ops if op.name in sums)
+    box = whole(within.types[op.results[0]].shape)
+
+    def ones(number: int, box: Box) -> Bounded:
+        return received(np.ones(extents(box), np.float32), "f32")
+
+    rule(op)(Request(within, op, box, ones))
+    with pytest.raises(OutOfTime):
+        rule(op)(Request(within, op, box, ones, deadline_s=0.0))
 
 
 def test_the_earlier_it_is_the_more_hopeless_it_has_to_look(
