@@ -4,7 +4,6 @@ what else it gets where it differs from what the program was loaded with."""
 import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import takewhile
-from textwrap import shorten
 from typing import Any
 
 import jax
@@ -14,6 +13,8 @@ from hlotune.hlo.calling.keys import Generators, numbers_given
 BY_NAME = inspect.Parameter.POSITIONAL_OR_KEYWORD
 IN_A_ROW = (inspect.Parameter.POSITIONAL_ONLY, BY_NAME)
 _LEAF = jax.tree.structure(0)
+MOST_WRITTEN = 100
+"""Characters of a structure that a message shows."""
 SUCH = "or load the program with such arguments"
 
 
@@ -109,7 +110,7 @@ def _check_structure(args: Sequence[Any], names: Sequence[str], wanted: Sequence
     for n, (argument, tree) in enumerate(zip(args, wanted, strict=True)):
         if (got := jax.tree.structure(argument)) != tree:
             raise TypeError(
-                f"expected {_plain(tree)} as {_called(n, names)}, got {_plain(got)}; "
+                f"expected {_plain(tree, got)} as {_called(n, names)}, got {_plain(got, tree)}; "
                 f"pass that, {SUCH}"
             )
 
@@ -128,11 +129,22 @@ def _called(position: int, names: Sequence[str]) -> str:
     return (names[position : position + 1] or ("",))[0] or f"argument {position}"
 
 
-def _plain(tree: Any) -> str:
-    """A structure in few words: a list of many numbers, say, is not written out."""
+def _plain(tree: Any, other: Any) -> str:
+    """A structure in few words: a list of many numbers, say, is not written out, but for where it
+    first differs from the other one.
+    """
     if tree == _LEAF:
         return "an array"
-    return shorten(str(tree).removeprefix("PyTreeDef(").removesuffix(")"), 100, placeholder=" ...")
+    text = _written(tree)
+    pairs = zip(text, _written(other), strict=False)
+    same = sum(1 for _ in takewhile(lambda p: p[0] == p[1], pairs))
+    start = max(0, min(same - MOST_WRITTEN // 2, len(text) - MOST_WRITTEN))
+    end = start + MOST_WRITTEN
+    return "... " * (start > 0) + text[start:end] + " ..." * (end < len(text))
+
+
+def _written(tree: Any) -> str:
+    return str(tree).removeprefix("PyTreeDef(").removesuffix(")")
 
 
 def _short(kind: Any) -> str:

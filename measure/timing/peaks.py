@@ -23,7 +23,7 @@ from hlotune.measure.machine.targets import require_host
 from hlotune.measure.verification.buffers import guarded
 from hlotune.schedules.dtypes import GROUPS
 from hlotune.schedules.large_pages import region
-from hlotune.schedules.targets.cpu import CpuTarget
+from hlotune.schedules.targets.cpu import LINE_BYTES, CpuTarget
 from hlotune.schedules.targets.target import Properties
 from hlotune.schedules.targets.units import has_matrix_unit
 
@@ -41,7 +41,6 @@ SMALL = 0x38
 
 _RUN_S = 0.002
 _RUNS = 100
-LINE_BYTES = 64
 READ_STREAMS = (1, 2, 4)
 """Streams of a plain read that are tried."""
 _READS = 10

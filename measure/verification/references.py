@@ -70,7 +70,6 @@ MOST_UNCOMPARED = 0.01
 LEAST_COMPARED = 0.1
 """A set of which less can be compared proves nothing.  Masks may leave infinities at any scale."""
 
-
 MOST_KEPT_BYTES = 1 << 28
 """The most that sums keep from which bounds of tiles are made, besides the cases."""
 
@@ -190,12 +189,12 @@ class References:
         """
         if kind not in EXACT:
             return True
-        oracle, _ = self._begun_ones[kind, seed, scale] = self._begun(kind, seed, scale)
+        oracle, rng = self._begun(kind, seed, scale)
         shapes = (t.shape for t in self.graph.result_types)
         corners = enumerate(tuple((0, min(n, 1)) for n in shape) for shape in shapes)
         found = all(oracle.region(result, box).exact for result, box in corners)
-        if not found:
-            del self._begun_ones[kind, seed, scale]
+        if found:
+            self._begun_ones[kind, seed, scale] = oracle, rng
         return found
 
     def _kept(self, case: Case, seed: int, oracle: Oracle) -> Case:
@@ -357,3 +356,4 @@ class References:
     def forget(self) -> None:
         """The oracles; cases stay."""
         self._oracles.clear()
+        self._begun_ones.clear()

@@ -8,6 +8,8 @@ import sys
 
 import pytest
 
+from hlotune.codegen.runtime.malloc_settings import MAPPED_APART
+from hlotune.schedules.spaces.cpu_rows.streams import NEW_MEMORY
 from tests.support.tree import ROOT
 
 FAULTS = """
@@ -90,3 +92,7 @@ def test_who_has_told_malloc_something_is_left_alone(variable: str, value: str, 
         "from hlotune.codegen.runtime.malloc_settings import keep_memory; print(keep_memory())"
     )
     assert output_of(program, **{variable: value}) == kept
+
+
+def test_schedules_know_from_which_size_on_results_are_mapped_anew() -> None:
+    assert MAPPED_APART[0] == NEW_MEMORY

@@ -29,6 +29,7 @@ from hlotune.schedules.errors import ScheduleError
 from hlotune.schedules.ir.compute import Compute, Stage
 from hlotune.schedules.ir.expr import Affine, map_all_loads
 from hlotune.schedules.spaces.cpu_rows.space import space_of as rows_space_of
+from hlotune.schedules.spaces.cpu_rows.streams import NEW_MEMORY, passes_caches
 from hlotune.schedules.steps.schedule import Schedule
 from hlotune.schedules.steps.steps import NonTemporal
 from tests.support.faults import edited
@@ -142,6 +143,17 @@ def test_first_candidates_store_large_scans_past_the_caches() -> None:
 
     assert stores_past(65536, 128, 0) and stores_past(512, 32000, 1)
     assert not stores_past(4096, 128, 0) and not stores_past(65536, 1024, 0)
+
+
+def test_each_result_of_a_scan_is_new_memory_or_not_by_its_own_size() -> None:
+    shape = jax.ShapeDtypeStruct((40960, 1024), jnp.float32)  # type: ignore[no-untyped-call]
+    found = sites(load(lambda x: jnp.cumsum(x, 0), shape))[0]
+    compute = compute_of(graph_of(found.kernel))
+    (stage,), (x, y) = compute.stages, compute.tensors
+    two = replace(stage, stores=(*stage.stores, replace(stage.stores[0], tensor="other")))
+    both = replace(compute, tensors=(x, y, replace(y, name="other")), stages=(two,))
+    assert y.bytes < NEW_MEMORY < 2 * y.bytes
+    assert passes_caches(both, two, TARGETS["x86-64-v3"])
 
 
 def scanning(change: Callable[[Stage], Stage]) -> Callable[[Compute], Compute]:

@@ -89,6 +89,19 @@ def test_other_arguments_than_those_of_the_program_are_refused_by_name(
         run(*args)
 
 
+def test_long_structures_are_shown_where_they_first_differ() -> None:
+    name = "w" * 150
+    run = jitted(load(scaled, {"w": X, "x": {name: X}}, X))
+    wanted, got = r"w{30,}': \*\}\}", r"w{30,}': \[\*\]\}\}"
+    message = rf"expected \.\.\. {wanted} as params, got \.\.\. {got}; pass that"
+    with pytest.raises(TypeError, match=message):
+        run({"w": X, "x": {name: [X]}}, X)
+    with pytest.raises(TypeError, match=r"expected an array as x, got \{'w{98} \.\.\.; pass"):
+        run({"w": X, "x": {name: X}}, {name: X})
+    with pytest.raises(TypeError, match=r"expected .{100} \.\.\. as params, got \{'w': \*\};"):
+        run({"w": X}, X)
+
+
 def test_arguments_of_a_file_are_refused_by_number(tmp_path: Path) -> None:
     (tmp_path / "a.mlir").write_text(jax.jit(jax.numpy.add).lower(X, X).as_text())
     run = jitted(load(tmp_path / "a.mlir"))

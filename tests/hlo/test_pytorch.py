@@ -397,6 +397,18 @@ def test_complex_numbers_and_their_transforms_are_those_of_pytorch() -> None:
         np.testing.assert_allclose(one, other.resolve_neg().numpy(), rtol=2e-4, atol=2e-5)
 
 
+def test_a_median_is_the_first_that_is_no_number_where_one_is() -> None:
+    none = float("nan")
+    rows = [[3.0, none, 1.0, none], [2.0, 1.0, 4.0, 3.0], [none, 0.0, none, none], [none] * 4]
+    x = torch.tensor(rows)
+
+    def function(x: Any) -> Any:
+        every = *x.median(1), *x.median(0), *x.median(-1, keepdim=True), x.median()
+        return *every, x[1].median(), *x[1].median(0)
+
+    require_equal(Of(function), x)
+
+
 def test_parts_that_are_written_and_places_that_are_found_are_those_of_pytorch() -> None:
     def function(x: Any, n: Any) -> Any:
         y = torch.zeros(4, 8)

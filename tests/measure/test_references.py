@@ -7,7 +7,7 @@ import pytest
 
 from hlotune.hlo.frontends.program import load
 from hlotune.hlo.kernel import Kernel
-from hlotune.hlo.oracle import compare
+from hlotune.hlo.oracle import Oracle, compare
 from hlotune.hlo.sites.sites import sites
 from hlotune.measure.verification import references as measured_references
 from hlotune.measure.verification.cases import Case
@@ -26,6 +26,7 @@ from hlotune.measure.verification.references import (
     elements_of_each,
 )
 from hlotune.measure.verification.shelf import Shelf
+from hlotune.schedules.errors import UnsupportedKernel
 
 SIZE = 300
 TEXT = f"""func.func @kernel(%arg0: tensor<{SIZE}x{SIZE}xf32>) -> (tensor<{SIZE}x{SIZE}xf32>) {{
@@ -241,6 +242,20 @@ def test_the_energy_of_soft_spheres_can_be_compared_with_every_set() -> None:
         for expected in references.case(kind).expected:
             value, bound = expected.reference.value, expected.reference.bound
             assert bound is not None and (bound < 1e-3 * np.abs(value) + 1e-3).all()
+
+
+@pytest.mark.parametrize("ending", [UnsupportedKernel, MemoryError])
+def test_inputs_that_the_oracle_refuses_are_not_kept(
+    ending: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise ending
+
+    of = References(Kernel(TEXT))
+    monkeypatch.setattr(Oracle, "region", refuse)
+    with pytest.raises(ending):
+        of.case("integers")
+    assert not of._begun_ones
 
 
 def test_few_elements_are_subnormal_however_large_the_argument() -> None:

@@ -9,9 +9,11 @@ from jax import lax
 from hlotune.hlo.frontends.pytorch.types import Value, rows
 
 FORWARDS = ("backward", "ortho", "forward")
-"""By PyTorch's numbers, not at all, by the root and by the number of values: where JAX divides."""
+"""JAX's names for how a transform is divided, in the order of PyTorch's numbers 0, 1 and 2: not at
+all, by the root of how many values it adds up, and by how many they are.  JAX names the direction
+that is divided, so a transform that is not is named after the one back."""
 BACKWARDS = ("forward", "ortho", "backward")
-"""The same of transforms back."""
+"""The same for transforms back."""
 
 
 def _polar(abs: Value, angle: Value) -> Any:

@@ -178,15 +178,25 @@ def _bucketize(self: Value, boundaries: Value, out_int32: bool = False, right: b
 def _kth(self: Value, k: int, dim: int = -1, keepdim: bool = False) -> Any:
     """The k-th smallest value along one axis, and where it is."""
     at = lax.slice_in_dim(_order(jnp.asarray(self), dim, False), k - 1, k, axis=dim)
+    return _found(self, at, dim, keepdim)
+
+
+def _found(self: Value, at: Any, dim: int, keepdim: bool) -> Any:
+    """The values at places along one axis, and the places."""
     value = jnp.take_along_axis(jnp.asarray(self), at, dim)
     return tuple(v if keepdim else jnp.squeeze(v, dim) for v in (value, at.astype(np.int64)))
 
 
 def _median(self: Value, dim: int | None = None, keepdim: bool = False) -> Any:
-    """The lower one of two values in the middle."""
+    """The lower one of two values in the middle; the first that is no number where one is."""
     if dim is None:
-        return _kth(jnp.ravel(self), (jnp.size(self) + 1) // 2)[0]
-    return _kth(self, (jnp.shape(self)[dim] + 1) // 2, dim, keepdim)
+        return _median(jnp.ravel(self), 0)[0]
+    x = jnp.asarray(self)
+    middle, size = (x.shape[dim] - 1) // 2, x.shape[dim]
+    order, numbers = _order(x, dim, False), jnp.sum(x == x, dim, keepdims=True)
+    # What is no number comes last, in its own order.
+    place = jnp.where(numbers < size, numbers, middle)
+    return _found(x, jnp.take_along_axis(order, place, dim), dim, keepdim)
 
 
 ROWS = {

@@ -108,7 +108,7 @@ def _put_body(space: RowsKnobs, config: NDArray[np.int32], nest: Nest, stage: St
     form, lanes = space.forms[stage.name][0], space.lanes[stage.name]
     vectors, rows, unroll = _body(space, stage, form, lanes)
     numbers = {"vectors": vectors, "rows": rows, "unroll": unroll}
-    numbers["chunk"] = _chunk(nest, stage, form, lanes, numbers)
+    numbers["chunk"] = _chunk(space, nest, stage, form, numbers)
     if space.peeled[stage.name]:
         numbers["peel"] = 1
     for kind, value in numbers.items():
@@ -156,8 +156,7 @@ def _body(space: RowsKnobs, stage: Stage, form: Form, lanes: int) -> tuple[int, 
             return 1, rows, steps
         return _power_of_two(across, min(across, chains, most)), rows, steps
     if space.holds[stage.name]:
-        past = passes_caches(space.compute, stage, space.target)
-        steps = STEPS_PAST if past else STEPS_OF_HELD
+        steps = STEPS_PAST if _is_held_past_caches(space, stage) else STEPS_OF_HELD
         return _even_vectors(across, len(stage.stores), space.target), 1, steps
     if is_transposed(space.compute, stage, form):
         rows = min(lanes, space.target.vector_registers)  # all of them are turned at once
@@ -168,6 +167,11 @@ def _body(space: RowsKnobs, stage: Stage, form: Form, lanes: int) -> tuple[int, 
     beside = 2 if many else space.target.rates.add_latency
     rows = min(stage.extents[form.row], beside // across) if form.row else 1
     return min(across, beside), max(1, rows), 1
+
+
+def _is_held_past_caches(space: RowsKnobs, stage: Stage) -> bool:
+    """Whether registers hold what a stage goes on from, and its results pass the caches."""
+    return space.holds[stage.name] and passes_caches(space.compute, stage, space.target)
 
 
 def _joins_conditions(stage: Stage) -> bool:
@@ -204,7 +208,7 @@ def long_row(target: CpuTarget) -> int:
     return LONG_ROW_OF_WIDE if target.vector_bytes >= WIDE_VECTOR else LONG_ROW
 
 
-def _chunk(nest: Nest, stage: Stage, form: Form, lanes: int, sizes: Mapping[str, int]) -> int:
+def _chunk(space: RowsKnobs, nest: Nest, stage: Stage, form: Form, sizes: Mapping[str, int]) -> int:
     """Bodies of the outermost reduction that all tiles take together; 0 for all.
 
     Where lanes lie along results, rows of memory are then read whole.  Long sums of floats are
@@ -217,11 +221,11 @@ def _chunk(nest: Nest, stage: Stage, form: Form, lanes: int, sizes: Mapping[str,
     outer, inner = stage.reduce[0], innermost_reduce(stage, form)
     own = {inner: sizes["unroll"]}
     if form.reduces:
-        own[form.vector] = lanes * sizes["vectors"]
+        own[form.vector] = space.lanes[stage.name] * sizes["vectors"]
     bodies = ceil(outer.extent / own.get(outer.name, 1))
     if not form.reduces and long_sum and terms > outer.extent:
         return max(1, PIECE * outer.extent // terms)
-    if not form.reduces and stage.scans and sizes["unroll"] == STEPS_PAST:
+    if not form.reduces and stage.scans and _is_held_past_caches(space, stage):
         return 1
     if not form.reduces:
         return max(ROWS_OF_CHUNK, ceil(bodies / MOST_PIECES) if long_sum else 0)

@@ -18,8 +18,9 @@ AHEAD_BYTES = (0, 1024, 2048, 4096, 8192, 16384, 32768)
 NEIGHBOURS, NEIGHBOURS_AHEAD = 3, 8192
 """Places of one tensor from which on a stage reads neighbours, and the bytes that it asks ahead."""
 NEW_MEMORY = 256 << 20
-"""Results of so many bytes are new memory of the system in each call, whose pages it has just
-cleared: scans that stored these past the caches, of several rows at a time, lost by half."""
+"""A result of so many bytes is new memory of the system in each call, whose pages it has just
+cleared: scans that stored such past the caches, of several rows at a time, lost by half.  It is
+`MAPPED_APART` of `codegen/runtime/malloc_settings.py`, which this room does not import."""
 BUSY = 4
 """Operations of a point from which on a stage has time for requests."""
 
@@ -54,7 +55,7 @@ def may_pass_caches(compute: Compute, stage: Stage, target: CpuTarget) -> bool:
 
 def passes_caches(compute: Compute, stage: Stage, target: CpuTarget) -> bool:
     """Whether the first candidate stores the results of a stage past the caches."""
-    size = sum(compute.tensor(x.tensor).bytes for x in stage.stores)
+    size = max((compute.tensor(x.tensor).bytes for x in stage.stores), default=0)
     may = may_pass_caches(compute, stage, target)
     return may and not (stage.scans and size >= NEW_MEMORY)
 
