@@ -25,6 +25,7 @@ class _Axis:
 
 def _resize(node: Node, x: Value, roi: Any = None, scales: Any = None, sizes: Any = None) -> Value:
     x = jnp.asarray(x)
+    dtype = x.dtype
     axes = [axis_of(a, x.ndim) for a in node.get("axes", range(x.ndim))]
     if node.opset < 11:
         roi, scales = None, roi
@@ -39,9 +40,9 @@ def _resize(node: Node, x: Value, roi: Any = None, scales: Any = None, sizes: An
         if node.get("coordinate_transformation_mode") == "tf_crop_and_resize":
             beyond = (at < 0) | (at > fact.extent - 1)
             outside = outside | beyond.reshape([-1 if n == axis else 1 for n in range(x.ndim)])
-    if not outside.any():
-        return x
-    return jnp.where(jnp.asarray(outside), node.get("extrapolation_value", 0.0), x)
+    if outside.any():
+        x = jnp.where(jnp.asarray(outside), node.get("extrapolation_value", 0.0), x)
+    return narrowed(x, dtype)
 
 
 def _axes_of(node: Node, extents: Sequence[int], roi: Any, scales: Any, sizes: Any) -> list[_Axis]:
@@ -143,16 +144,35 @@ def cubic(x: Any, a: float) -> Any:
 
 
 def mixed(x: jax.Array, axis: int, places: Any, weights: Any) -> Any:
-    """One axis resized: values are weighted sums of some places, both of shape (result, taps)."""
+    """One axis resized: values are weighted sums of some places, both of shape (result, taps).
+
+    Sums are of whole numbers where the weights are, else of `wide` numbers, as the next axis is to
+    read them: `narrowed` rounds them once behind the last one.
+    """
     view = [-1 if n == axis else 1 for n in range(x.ndim)]
     if places.shape[1] == 1:
         return jnp.take(x, jnp.asarray(places[:, 0]), axis, mode="clip")
-    inner = x.dtype if jnp.issubdtype(x.dtype, jnp.floating) else np.dtype(np.float32)
+    inner = weights.dtype if np.issubdtype(weights.dtype, np.integer) else wide(x.dtype)
     total: Any = 0
     for tap in range(places.shape[1]):
         part = jnp.take(x, jnp.asarray(places[:, tap]), axis, mode="clip").astype(inner)
         total = total + part * jnp.asarray(weights[:, tap].astype(inner)).reshape(view)
-    return total.astype(x.dtype)
+    return total
+
+
+def wide(dtype: Any) -> Any:
+    """The floats that values are mixed in: of 32 bits, and of 64 where these do not hold them."""
+    if jnp.issubdtype(dtype, jnp.floating):
+        return jnp.promote_types(dtype, np.float32)
+    return np.dtype(np.float32 if np.dtype(dtype).itemsize <= 2 else np.float64)
+
+
+def narrowed(x: jax.Array, dtype: Any) -> jax.Array:
+    """Values in their own type again; whole numbers are the nearest ones that it has."""
+    if x.dtype == dtype or jnp.issubdtype(dtype, jnp.floating):
+        return x.astype(dtype)
+    limits = jnp.iinfo(dtype)  # type: ignore[no-untyped-call]
+    return jnp.clip(jnp.round(x), float(limits.min), float(limits.max)).astype(dtype)
 
 
 def _upsample(node: Node, x: Value, scales: Any = None) -> Value:
