@@ -203,11 +203,30 @@ def test_a_change_that_another_tensor_sees_is_decomposed_or_refused(tmp_path: Pa
         ),
         (nn.Sequential(nn.Dropout()).train(), r"dropout in training: call module\.eval\(\)"),
         (nn.BatchNorm1d(3).train(), r"call module\.eval\(\)"),
+        (
+            nn.InstanceNorm1d(3, track_running_stats=True).train(),
+            r"updates its running statistics: call module\.eval\(\)",
+        ),
+        (
+            Of(lambda x: torch.embedding_bag(x, torch.tensor([0]), torch.tensor([0]))[1]),
+            r"does not compute of embedding_bag\.default; leave it out",
+        ),
+        (Of(lambda x: x.half() * 1j), r"complex numbers of f16: convert"),
         (Of(lambda x: x.add_(1)), r"of its inputs or weights"),
         (Of(lambda x: x.nonzero()), r"nonzero"),
         (Of(lambda x: x.no_such()), r"torch\.export takes .*no_such"),
     ],
-    ids=["no rule", "dropout", "batch norm", "argument", "shape", "export"],
+    ids=[
+        "no rule",
+        "dropout",
+        "batch norm",
+        "instance norm",
+        "bag",
+        "f16",
+        "argument",
+        "shape",
+        "export",
+    ],
 )
 def test_a_module_that_is_not_taken_says_why(module: nn.Module, message: str) -> None:
     with pytest.raises(ProgramError, match=message):

@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
-from hlotune.hlo.frontends.pytorch.types import Value, rows
+from hlotune.hlo.frontends.pytorch.types import Value, floating, rows
 
 FORWARDS = ("backward", "ortho", "forward")
 """JAX's names for how a transform is divided, in the order of PyTorch's numbers 0, 1 and 2: not at
@@ -43,7 +44,12 @@ def _imaginary(self: Value) -> Any:
 
 
 def _angle(self: Value) -> Any:
-    return jnp.angle(jnp.asarray(self))
+    """Of a real number 0 or a half turn, also of a zero with a sign."""
+    x = floating(self)
+    if jnp.iscomplexobj(x):
+        return jnp.angle(x)
+    turned = jnp.where(x < 0, jnp.asarray(np.pi, x.dtype), jnp.asarray(0, x.dtype))
+    return jnp.where(jnp.isnan(x), x, turned)
 
 
 def _conjugate(self: Value) -> Any:

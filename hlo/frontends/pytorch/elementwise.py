@@ -158,6 +158,11 @@ def _glu(self: Value, dim: int = -1) -> Any:
     return a * jax.nn.sigmoid(b)
 
 
+def _digamma(x: Any) -> Any:
+    """Infinite at 0, by its sign, where XLA has no number."""
+    return jnp.where(x == 0, -jnp.copysign(jnp.asarray(np.inf, x.dtype), x), lax.digamma(x))
+
+
 ROWS = {
     **rows(
         add=_add, sub=_subtract, subtract=_subtract, rsub=_subtract_reversed, div=_divide,
@@ -194,7 +199,7 @@ ROWS = {
         log_sigmoid=_unary(jax.nn.log_sigmoid), log10=_unary(jnp.log10),
         asinh=_unary(jnp.arcsinh), acosh=_unary(jnp.arccosh), atanh=_unary(jnp.arctanh),
         erfc=_unary(lax.erfc), erfinv=_unary(lax.erf_inv), lgamma=_unary(lax.lgamma),
-        digamma=_unary(lax.digamma),
+        digamma=_unary(_digamma),
     ),
     **rows(
         relu=_same(lambda x: jnp.maximum(x, 0)), relu6=_same(lambda x: jnp.clip(x, 0, 6)),

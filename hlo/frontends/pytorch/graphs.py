@@ -11,6 +11,8 @@ from hlotune.hlo.frontends.pytorch.table import PREFIX, row_of
 from hlotune.hlo.frontends.pytorch.types import Operation, Refusal, Value, is_tensor
 from hlotune.schedules.errors import ProgramError
 
+_ERRORS = (TypeError, ValueError, ArithmeticError, LookupError, NotImplementedError)
+"""What rules raise, and JAX inside of them, of inputs that they are not written for."""
 _PLAIN = ("as_int", "as_ints", "as_float", "as_floats", "as_bool", "as_bools", "as_string")
 _NUMBERS = ("as_sym_int", "as_sym_bool", "as_sym_float")
 _IGNORED = ("as_device", "as_layout", "as_memory_format")
@@ -86,6 +88,8 @@ class _Run:
     """The name of the first of those whose memory a value may share."""
     same: dict[str, str] = field(default_factory=dict)
     """The name of the first of those that are one tensor, changed in place."""
+    makers: dict[str, str] = field(default_factory=dict)
+    """The operation that gave a value."""
 
     def step(self, place: int, node: Mapping[str, Any]) -> None:
         target = node["target"]
@@ -98,7 +102,7 @@ class _Run:
             raise ProgramError(
                 f"expected what hlotune has a rule for in {self.path}, got {refusal}"
             ) from refusal
-        except (TypeError, ValueError, NotImplementedError) as error:
+        except _ERRORS as error:
             said = " ".join(str(error).split())[:300]
             raise ProgramError(
                 f"expected inputs that the rule of {target.removeprefix(PREFIX)} takes in "
@@ -114,6 +118,7 @@ class _Run:
         if changes and first is not None:
             made = self._changed(place, node["target"], first, made)
         results = made if isinstance(made, tuple) else (made,)
+        self.makers |= dict.fromkeys(_names(node["outputs"]), node["target"].removeprefix(PREFIX))
         for name, value in zip(_names(node["outputs"]), results, strict=False):
             self.values[name] = value
             if first is not None and (row.is_view or changes):
@@ -155,6 +160,8 @@ class _Run:
             return [self.value(t) for t in what]
         if kind in _PLAIN:
             return [_plain(one) for one in what] if isinstance(what, list) else _plain(what)
+        if kind == "as_complex":
+            return complex(_plain(what["real"]), _plain(what["imag"]))
         if kind == "as_scalar_type":
             return dtype_of(what, f"results in {self.path}")
         if kind in _IGNORED:
@@ -171,11 +178,12 @@ class _Run:
         )
 
     def _tensor(self, name: str) -> Value:
-        value = self.values[name]
+        value = self.values.get(name)
         if not is_tensor(value):
             raise ProgramError(
-                f"expected a result that hlotune computes in {self.path}, got places of largest "
-                f"values of a pool, {name}; leave it out of the module"
+                f"expected results that hlotune computes in {self.path}, got {name}, which it does "
+                f"not compute of {self.makers.get(name, 'any operation')}; leave it out of the "
+                "module"
             )
         return value
 

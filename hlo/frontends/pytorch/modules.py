@@ -66,11 +66,22 @@ def exports(
 
 def _saved(made: torch.export.ExportedProgram, source: str) -> ExportedModule:
     made.example_inputs = None  # they would be pickled
+    for held in (made.state_dict, made.constants):
+        for name, value in held.items():
+            if isinstance(value, torch.Tensor) and (value.is_conj() or value.is_neg()):
+                is_weight = isinstance(value, torch.nn.Parameter)
+                held[name] = torch.nn.Parameter(plain(value)) if is_weight else plain(value)
     written = io.BytesIO()
     torch.export.save(made, written)
     return ExportedModule(
         exported(written.getvalue(), source), made.call_spec.in_spec, made.call_spec.out_spec
     )
+
+
+def plain(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor, or a copy whose numbers are in memory as they are: PyTorch conjugates and negates
+    when it reads, and files and other libraries know nothing of it."""
+    return tensor.resolve_conj().resolve_neg()
 
 
 def lacks_rules(error: ProgramError) -> bool:
@@ -109,7 +120,7 @@ def arrays(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _array(tensor: torch.Tensor) -> jax.Array:
-    whole = tensor.detach().contiguous().cpu()
+    whole = plain(tensor.detach()).contiguous().cpu()
     return jax.numpy.array(jax.dlpack.from_dlpack(whole), copy=True)
 
 

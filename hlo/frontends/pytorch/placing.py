@@ -139,25 +139,35 @@ def _outer(self: Value, vec2: Value) -> Any:
 def _embedding_bag(
     weight: Value, indices: Value, offsets: Value, scale_grad_by_freq: bool = False, mode: int = 0,
     sparse: bool = False, per_sample_weights: Value = None, include_last_offset: bool = False,
-    padding_idx: int | None = -1,
+    padding_idx: int = -1,
 ) -> Any:  # fmt: skip
-    """Sums, means (mode 1) or maxima (2) of rows, from one offset to the next; None for what only
-    its gradient reads."""
+    """Sums, means (mode 1) or maxima (2) of rows, from one offset to the next, but for rows of a
+    padding that is not negative; None for what only its gradient reads."""
     weight, indices, offsets = (jnp.asarray(v) for v in (weight, indices, offsets))
-    bags = offsets.shape[0] - include_last_offset
-    bag = jnp.searchsorted(offsets[:bags], jnp.arange(indices.shape[0]), side="right") - 1
+    bags, places = offsets.shape[0] - include_last_offset, jnp.arange(indices.shape[0])
+    bag = jnp.searchsorted(offsets[:bags], places, side="right") - 1
     given = weight[indices]
     if per_sample_weights is not None:
         given = given * jnp.asarray(per_sample_weights)[:, None]
     counts = jnp.ones(indices.shape, weight.dtype)
-    if padding_idx is not None and padding_idx >= 0:
+    if padding_idx >= 0:
         counts = (indices != padding_idx).astype(weight.dtype)
     count = jax.ops.segment_sum(counts, bag, bags)[:, None]
     if mode == 2:
         given = jnp.where(counts[:, None] > 0, given, -jnp.inf)
         return jnp.where(count > 0, jax.ops.segment_max(given, bag, bags), 0), None, None, None
+    if include_last_offset and padding_idx < 0 and weight.dtype.itemsize <= 4:
+        # PyTorch sums to the last offset then, and else takes all that is left to the last bag
+        bag = jnp.where(places < offsets[-1], bag, bags)
     made = jax.ops.segment_sum(jnp.where(counts[:, None] > 0, given, 0), bag, bags)
     return made / jnp.maximum(count, 1) if mode == 1 else made, None, None, None
+
+
+def _bag_counting_from_the_end(weight: Value, padding_idx: int | None = None, **inputs: Any) -> Any:
+    """The same, where a negative padding is a row counted from the last, and None is no padding."""
+    if padding_idx is None:
+        return _embedding_bag(weight, **inputs)
+    return _embedding_bag(weight, padding_idx=padding_idx % weight.shape[0], **inputs)
 
 
 def _searchsorted(
@@ -207,7 +217,7 @@ ROWS = {
         select_scatter=_select_scatter, slice_scatter=_slice_scatter, sort=_sort,
         argsort=_argsort, topk=_topk, diff=_diff, outer=_outer,
         searchsorted=_searchsorted, bucketize=_bucketize, kthvalue=_kth, median=_median,
-        embedding_bag=_embedding_bag, _embedding_bag=_embedding_bag,
+        embedding_bag=_bag_counting_from_the_end, _embedding_bag=_embedding_bag,
         _embedding_bag_forward_only=_embedding_bag,
     ),
 }  # fmt: skip

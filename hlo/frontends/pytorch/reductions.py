@@ -81,18 +81,18 @@ def _deviation(**inputs: Any) -> Any:
 def _cumulative(self: Value, dim: int, dtype: Any = None) -> Any:
     x = _converted(self, dtype)
     x = x if is_float(x.dtype) or dtype is not None else x.astype(np.int64)
-    return jnp.cumsum(x, dim)
+    return jnp.cumsum(x, dim) if x.ndim else x
 
 
 def _cumulative_product(self: Value, dim: int, dtype: Any = None) -> Any:
     x = _converted(self, dtype)
     x = x if is_float(x.dtype) or dtype is not None else x.astype(np.int64)
-    return jnp.cumprod(x, dim)
+    return jnp.cumprod(x, dim) if x.ndim else x
 
 
 def _cumulative_logsumexp(self: Value, dim: int) -> Any:
     x = jnp.asarray(self)
-    return lax.cumlogsumexp(x, dim % max(x.ndim, 1))
+    return lax.cumlogsumexp(x, dim % x.ndim) if x.ndim else x
 
 
 def _norm(
@@ -200,6 +200,10 @@ def _instance_norm(
     input: Value, weight: Value, bias: Value, running_mean: Value, running_var: Value,
     use_input_stats: bool, momentum: float, eps: float, cudnn_enabled: bool = False,
 ) -> Any:  # fmt: skip
+    if use_input_stats and running_mean is not None:
+        raise Refusal(
+            "instance norm that updates its running statistics: call module.eval() before export"
+        )
     if not use_input_stats:
         return _batch_norm(input, weight, bias, running_mean, running_var, momentum, eps)
     return _group_norm(input, jnp.asarray(input).shape[1], weight, bias, eps)

@@ -136,6 +136,8 @@ def _index(self: Value, indices: Any) -> Any:
 
 def _unfold(self: Value, dimension: int, size: int, step: int) -> Any:
     """Windows along one axis, whose places are a new axis at the end."""
+    if not jnp.ndim(self):  # one window, and no axis of windows
+        return jnp.ravel(self)[:size]
     x = jnp.asarray(self)
     axis = dimension % x.ndim
     begins = np.arange(0, x.shape[axis] - size + 1, step)

@@ -37,6 +37,8 @@ def is_tensor(value: Value) -> bool:
 def dtype_of_scalar(value: Value) -> Any:
     if isinstance(value, bool):
         return np.dtype(np.bool_)
+    if isinstance(value, complex):
+        return np.dtype(np.complex64)
     return np.dtype(np.int64) if isinstance(value, int) else np.dtype(np.float32)
 
 
@@ -44,7 +46,7 @@ def common_dtype(values: Iterable[Value]) -> Any:
     """The type that operands are converted to.
 
     Tensors of no dimensions, and numbers, change it only where their category, of bool, integers,
-    floats and complex numbers, is a higher one.
+    floats and complex numbers, is a higher one. Complex numbers are then as wide as floats were.
     """
     values = list(values)
     tensors = [v for v in values if is_tensor(v)]
@@ -59,8 +61,17 @@ def common_dtype(values: Iterable[Value]) -> Any:
             for other in group[1:]:
                 dtype = jnp.promote_types(dtype, other)
             if found is None or _category(dtype) > _category(found):
-                found = dtype
+                found = dtype if found is None else _raised(found, dtype)
     return found
+
+
+def _raised(dtype: Any, other: Any) -> Any:
+    """A type of a higher category, for values that had a type of a lower one."""
+    if _category(other) < 3 or not is_float(dtype):
+        return other
+    if dtype == np.float16:
+        raise Refusal("complex numbers of f16: convert the floats to f32 first")
+    return np.dtype(np.complex128 if dtype == np.float64 else np.complex64)
 
 
 def _category(dtype: Any) -> int:
