@@ -87,7 +87,6 @@ def test_a_run_interrupted_while_it_searches_and_then_while_it_compares_loses_no
 
 LEARNING = """
 from hlotune.costmodel.trees import Trees
-from tests.support.commands import tune_interrupted
 from tests.support.made_rows import kernels
 
 rows = kernels(20_000, groups=12)

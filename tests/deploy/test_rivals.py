@@ -11,7 +11,7 @@ from hlotune.deploy.bench import prepared
 from hlotune.deploy.exported import exported
 from hlotune.deploy.rivals import contest
 from hlotune.deploy.rivals.contest import contested
-from hlotune.deploy.rivals.process import RivalError, RivalProcess
+from hlotune.deploy.rivals.process import LIMIT_S, RivalError, RivalProcess
 from hlotune.deploy.rivals.runtimes import RUNTIMES, Runtime
 from hlotune.hlo.frontends.program import Program, load
 from hlotune.schedules.errors import WrongResult
@@ -71,18 +71,23 @@ def test_no_model_is_written_that_the_runtime_computes_otherwise(
 
 
 @pytest.mark.parametrize(
-    "fault, message",
+    "fault, limit_s, message",
     [
-        ("ends", "the process of ONNX Runtime ended with 9; it said last: the last words"),
-        ("refuses", "does not take the model: NotImplementedError: no kernel of Exotic"),
-        ("hangs", "ONNX Runtime gave no answer within 1 s"),
+        ("ends", LIMIT_S, "the process of ONNX Runtime ended with 9; it said last: the last words"),
+        ("refuses", LIMIT_S, "does not take the model: NotImplementedError: no kernel of Exotic"),
+        ("hangs", 1.0, "ONNX Runtime gave no answer within 1 s"),
     ],
 )
 def test_a_runtime_that_fails_leaves_the_model_unchecked_and_says_why(
-    fault: str, message: str, program: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    fault: str,
+    limit_s: float,
+    message: str,
+    program: Program,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     install(tmp_path, monkeypatch, fault)
-    monkeypatch.setattr(RivalProcess.__init__, "__defaults__", (1.0,))
+    monkeypatch.setattr(RivalProcess.__init__, "__defaults__", (limit_s,))
     done = exported(program, tmp_path / "model.onnx")
     assert done.not_checked and message in done.not_checked
     assert (tmp_path / "model.onnx").stat().st_size == done.bytes

@@ -143,14 +143,28 @@ def test_every_monoid_is_tested() -> None:
 OFTEN = ("f32", "i32")
 """Types in which every monoid meets every schedule; of the others each meets a third of them, and
 all where tests may be slow."""
+OF_TYPE = {k: sum(x.dtypes[0] == k.dtypes[0] for x in KINDS[:n]) for n, k in enumerate(KINDS)}
+"""How many kinds of its type stand before each: they take turns with the schedules."""
+
+
+def is_fast(kind: Kind, number: int) -> bool:
+    """Whether a kind meets the schedule of a number wherever tests run."""
+    return kind.dtypes[0] in OFTEN or (OF_TYPE[kind] + number) % 3 == 0
+
+
 PAIRS = [
     pytest.param(
-        kind, name, id=f"{kind}-{name}",
-        marks=() if kind.dtypes[0] in OFTEN or (k + n) % 3 == 0 else pytest.mark.slow,
+        kind, name, id=f"{kind}-{name}", marks=() if is_fast(kind, n) else pytest.mark.slow
     )
-    for k, kind in enumerate(KINDS)
+    for kind in KINDS
     for n, name in enumerate(SCHEDULES)
-]  # fmt: skip
+]
+
+
+@pytest.mark.parametrize("dtype", sorted({k.dtypes[0] for k in KINDS}))
+def test_every_type_meets_every_schedule_wherever_tests_run(dtype: str) -> None:
+    kinds = [k for k in KINDS if k.dtypes[0] == dtype]
+    assert all(any(is_fast(k, n) for k in kinds) for n in range(len(SCHEDULES)))
 
 
 @pytest.mark.parametrize(("kind", "name"), PAIRS)

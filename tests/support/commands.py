@@ -9,13 +9,16 @@ process does is not tested so: that a command itself imports what it needs, how 
 
 import multiprocessing
 import os
+import shlex
 import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import cache, partial
 from multiprocessing.context import ForkServerContext
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
@@ -105,9 +108,20 @@ def forked(
         process = server().Process(target=_command, args=given)
         process.start()
         process.join(LONGEST_S)
-        assert process.exitcode is not None
+        if process.exitcode is None:
+            end(process)
+            raise AssertionError(f"{shlex.join(arguments)} took more than {LONGEST_S:g} s")
         out, err = ((folder / x).read_text(encoding="utf-8") for x in ("stdout", "stderr"))
     return subprocess.CompletedProcess(["tune", *arguments], process.exitcode, out, err)
+
+
+def end(process: BaseProcess) -> None:
+    """Kills a process, and those of its group where it has one: at exit all are waited for."""
+    assert process.pid is not None
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.kill()
+    process.join()
 
 
 @cache
