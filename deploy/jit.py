@@ -1,8 +1,9 @@
 """What `hlotune.jit` makes of a function: tuned kernels where the database has them, else XLA's."""
 
 import functools
+import inspect
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -66,10 +67,20 @@ def jitted(
     )
     made = Jitted(
         function, jit, jit(function), static, donated, database, numerics, any_jaxlib, on_miss,
-        tuple(name for name in others if name not in HARMLESS),
+        _left_out(others),
     )  # fmt: skip
     functools.update_wrapper(made, function)
     return made
+
+
+def _left_out(options: Mapping[str, Any]) -> tuple[str, ...]:
+    """Those under which a call may give something else than without."""
+    usual = inspect.signature(jax.jit).parameters
+    return tuple(
+        name
+        for name, value in options.items()
+        if name not in HARMLESS and value is not usual[name].default
+    )
 
 
 class OtherTypes(Exception):
@@ -95,6 +106,8 @@ class Jitted:
     others: tuple[str, ...] = ()
     """Options of `jax.jit` that tuned programs do not keep: XLA runs the function."""
     _known: dict[Key, TunedFunction | None] = field(default_factory=dict)
+    _has_warned: bool = False
+    """Of these options."""
     _only: Callable[..., Any] | None = None
     """What runs where all calls so far were of one kind, or all were left to XLA: it takes the
     arguments of the function, raises `OtherTypes` for other kinds, and leaves it to JAX to tell
@@ -225,7 +238,9 @@ class Jitted:
         if not path.exists() and self.on_miss is None:
             return None
         if self.others:
-            LOG.info("XLA runs %s: tuned programs take no %s", name, ", ".join(self.others))
+            if not self._has_warned:
+                LOG.warning("XLA runs %s: tuned programs take no %s", name, ", ".join(self.others))
+            self._has_warned = True
             return None
         try:
             target = default_target()

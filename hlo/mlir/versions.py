@@ -89,13 +89,10 @@ def is_tracing() -> bool:
 
 
 def tracing_settings() -> tuple[Any, ...]:
-    """The settings of JAX, of this thread and of all, under which one function is one program:
-    those that make `jax.jit` trace anew, and how keys of random numbers are made, which it leaves
-    out.
+    """The settings of JAX, of this thread and of all, that make `jax.jit` trace anew: under these
+    one function is one program.  How keys of random numbers are made by default is none of them.
     """
-    import jax
-
-    return *_settings_of_traces()(), jax.config.jax_default_prng_impl
+    return _settings_of_traces()()
 
 
 @functools.cache

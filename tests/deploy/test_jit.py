@@ -353,6 +353,23 @@ def test_random_numbers_are_those_of_the_setting_that_a_call_is_made_under(tmp_p
             close(fast(X, W, key)[0], jax.jit(keyed)(X, W, key)[0])
 
 
+@pytest.mark.parametrize("is_tuned", [True, False])
+def test_random_numbers_do_not_depend_on_the_calls_before(tmp_path: Path, is_tuned: bool) -> None:
+    """How keys are made by default is no setting under which `jax.jit` traces anew."""
+
+    def noisy(x: Any, w: Any, seed: Any) -> Any:
+        return x @ w + jax.random.normal(jax.random.key(seed), (len(x), 32))
+
+    site = first_sites(load(noisy, X, W, 3))["dot0"]
+    path = recorded(tmp_path / "keys.db", {site: final(DIRECT)} if is_tuned else {})
+    fast, plain = hlotune.jit(noisy, database=path), jax.jit(noisy)
+    assert bool(fast.explain(X, W, 3)) == is_tuned
+    for rows in (X, X[:4], X):
+        for generator in ("threefry2x32", "rbg", "threefry2x32"):
+            with jax.default_prng_impl(generator):
+                close(fast(rows, W, 3), plain(rows, W, 3))
+
+
 def test_results_give_way_to_other_types_where_those_of_jax_do(tmp_path: Path) -> None:
     """As a result of Python's numbers does: a factor of it leaves bf16 as it is."""
 
@@ -370,15 +387,18 @@ def test_results_give_way_to_other_types_where_those_of_jax_do(tmp_path: Path) -
 
 
 def test_other_options_are_those_of_jax(database: Path, caplog: pytest.LogCaptureFixture) -> None:
-    inlined = hlotune.jit(dense, database=database, inline=True, keep_unused=True)
-    close(inlined(X, W), dense(X, W))
-    assert inlined.explain(X, W)[0].status == "tuned"
+    usual: dict[str, Any] = {"compiler_options": None, "device": None, "backend": None}
+    for options in ({"inline": True, "keep_unused": True}, usual):
+        tuned = hlotune.jit(dense, database=database, **options)
+        close(tuned(X, W), dense(X, W))
+        assert tuned.explain(X, W)[0].status == "tuned"
     here = jax.sharding.SingleDeviceSharding(jax.devices()[0])
-    with caplog.at_level("INFO", logger="hlotune.jit"):
-        placed = hlotune.jit(dense, database=database, out_shardings=here)
-        close(placed(X, W), dense(X, W))
+    assert not caplog.messages
+    placed = hlotune.jit(dense, database=database, out_shardings=here, backend=None)
+    for rows in (X, X[:4]):
+        close(placed(rows, W), dense(rows, W))
     assert placed.explain(X, W) == ()
-    assert "XLA runs dense: tuned programs take no out_shardings" in caplog.text
+    assert caplog.messages == ["XLA runs dense: tuned programs take no out_shardings"]
     with pytest.raises(TypeError, match="unexpected keyword argument 'out_sharding'"):
         hlotune.jit(dense, database=database, out_sharding=here)
 
@@ -387,6 +407,7 @@ SPREAD = """
 import sys
 import jax
 jax.config.update("jax_num_cpu_devices", 2)
+import jax.numpy as jnp
 from jax.sharding import NamedSharding, PartitionSpec
 import hlotune
 from tests.deploy.test_jit import W, X, close, dense
@@ -399,8 +420,16 @@ for arguments in ((X, W), spread, (X, W)):
     got, wanted = fast(*arguments), jax.jit(dense)(*arguments)
     close(got, wanted)
     assert got.sharding == wanted.sharding, got.sharding
+    assert got.committed == wanted.committed
 assert fast.explain(X, W)[0].status == "tuned"
 assert fast.explain(*spread) == ()
+square, wide = W[:, :16], jax.device_put(W, all)
+for jit in (jax.jit(dense), fast):
+    close(jit(jit(X, square), wide), dense(dense(X, square), W))
+    close(jnp.add(jit(X, W), jax.device_put(jit(X, W), rows)), 2 * dense(X, W))
+there = jax.device_put(X, jax.devices()[1])
+for jit in (jax.jit(dense), fast):
+    assert jit(there, W).committed and jit(there, W).devices() == there.devices()
 """
 
 
