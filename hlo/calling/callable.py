@@ -9,8 +9,6 @@ from typing import Any, NoReturn, Protocol
 import jax
 import jax.numpy as jnp
 from jax import export
-from jax.extend.core import Primitive
-from jax.interpreters import mlir as lowering
 
 from hlotune.hlo.calling.arguments import leaves_of, whole_arguments
 from hlotune.hlo.calling.keys import NO_KEYS, Keys, with_keys
@@ -18,6 +16,7 @@ from hlotune.hlo.frontends.program import Program, shape_of
 from hlotune.hlo.mlir import module as mlir
 from hlotune.hlo.mlir.custom_calls import call_targets
 from hlotune.hlo.mlir.rewrite import add_arguments
+from hlotune.hlo.mlir.versions import call_of
 from hlotune.hlo.mlir.weights import make_arguments
 from hlotune.schedules.errors import ProgramError
 from hlotune.schedules.targets.cpu import HOST_PLATFORM
@@ -29,12 +28,6 @@ LAPACK = "lapack_"
 second: for modules of the platform `cpu` it does so, whatever they call."""
 WITHOUT_LAPACK = "cpu-without-lapack"
 """The platform of modules that call none of these."""
-
-PROGRAM: Any = Primitive("tuned_program")
-"""The call of an exported module, as JAX traces it.  Where JAX sees one by itself, it takes the
-results to be put on a device by the caller; those of this one are where its arguments are, as
-results of `jax.jit`, and can be computed with by arrays that lie elsewhere."""
-PROGRAM.multiple_results = True
 
 Arrange = Callable[..., tuple[Any, ...]]
 """Makes the arguments of a program of those of a function.  It is called as JAX traces, with what
@@ -213,19 +206,9 @@ def _arranged(
     )
 
 
-def _called(*arguments: jax.Array, exported: export.Exported) -> Any:
-    call: Any = exported.call
-    return call(*arguments)
-
-
-PROGRAM.def_impl(_called)
-PROGRAM.def_abstract_eval(lambda *_, exported: exported.out_avals)
-lowering.register_lowering(PROGRAM, lowering.lower_fun(_called, multiple_results=True))
-
-
 def _untransformed(exported: export.Exported) -> Callable[..., Any]:
     """The call of a module: in other transformations than `jit` it is an error in our words."""
-    batched = jax.custom_batching.custom_vmap(partial(PROGRAM.bind, exported=exported))
+    batched = jax.custom_batching.custom_vmap(call_of(exported))
     batched.def_vmap(partial(_refused, "vmap"))
     derived = jax.custom_jvp(batched)
     derived.defjvp(partial(_refused, "grad"))

@@ -135,3 +135,29 @@ def loaded(text: str, platform: str = HOST_PLATFORM) -> Any:
     devices = DeviceList((client.local_devices()[0],))
     options = backend.get_compile_options(num_replicas=1, num_partitions=1)
     return client.compile_and_load(text.encode(), devices, options)
+
+
+def call_of(exported: Any) -> Callable[..., Any]:
+    """The call of a `jax.export.Exported` for `jax.jit` to trace.
+
+    Where JAX sees `exported.call` by itself, it takes the results to be put on a device by the
+    caller.  Those of this call are where its arguments are, as results of `jax.jit`, and can be
+    computed with by arrays that lie elsewhere.
+    """
+    return functools.partial(_exported_call().bind, exported=exported)
+
+
+@functools.cache
+def _exported_call() -> Any:
+    from jax.extend.core import Primitive
+    from jax.interpreters import mlir
+
+    def called(*arguments: Any, exported: Any) -> Any:
+        return exported.call(*arguments)
+
+    primitive: Any = Primitive("tuned_program")
+    primitive.multiple_results = True
+    primitive.def_impl(called)
+    primitive.def_abstract_eval(lambda *_, exported: exported.out_avals)
+    mlir.register_lowering(primitive, mlir.lower_fun(called, multiple_results=True))
+    return primitive
