@@ -99,6 +99,8 @@ def test_bags_end_at_their_last_offset_and_paddings_count_from_the_end(mode: str
 class Turned(nn.Module):
     """With a buffer and a constant that PyTorch conjugates and negates when it reads them."""
 
+    turned: torch.Tensor
+
     def __init__(self) -> None:
         super().__init__()
         z = torch.tensor([1 + 2j, 3 - 1j, -4j])

@@ -75,7 +75,7 @@ def tune_interrupted(at: str, *arguments: str) -> "subprocess.CompletedProcess[s
 
 def _interrupt(at: str) -> None:
     os.setsid()
-    sys.stderr = Interrupting(sys.stderr, at)  # type: ignore[assignment]
+    sys.stderr = Interrupting(sys.stderr, at)
 
 
 class Interrupting:
