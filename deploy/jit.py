@@ -107,7 +107,7 @@ class Jitted:
     """Options of `jax.jit` that tuned programs do not keep: XLA runs the function."""
     _known: dict[Key, TunedFunction | None] = field(default_factory=dict)
     _has_warned: bool = False
-    """Of these options."""
+    """Whether a warning has named these options."""
     _only: Callable[..., Any] | None = None
     """What runs where all calls so far were of one kind, or all were left to XLA: it takes the
     arguments of the function, raises `OtherTypes` for other kinds, and leaves it to JAX to tell

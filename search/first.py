@@ -43,7 +43,7 @@ WHOLE_S = 3.0
 FORMS_S = 6.0
 """After so many seconds no further form of the program is tried (`finals/forms.py`)."""
 ONE_FORM_FROM_S = 0.15
-"""Of a program whose calls take so long one form is tried at most."""
+"""At most one form is tried of a program whose calls take so many seconds."""
 ONE_FORM_SHARE = 0.15
 """It may take such a share of what the run took by then, where that is more than `WHOLE_S`."""
 

@@ -169,7 +169,7 @@ def test_long_arrays_say_what_nests_say(case: Case) -> None:
 
 
 def check_arrays(case: Case, count: int) -> None:
-    """Of configs that are in the space, and as many with any numbers."""
+    """Configs that are in the space, and as many with any numbers."""
     found, rng = space(case), np.random.default_rng(0)
     configs = np.concatenate([found.sample(count, rng), found._draw(count, rng)])
     configs[count:, 1:] = rng.integers(found.knobs.counts, size=(count, len(found.knobs.counts)))

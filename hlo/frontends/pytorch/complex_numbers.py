@@ -44,7 +44,7 @@ def _imaginary(self: Value) -> Any:
 
 
 def _angle(self: Value) -> Any:
-    """Of a real number 0 or a half turn, also of a zero with a sign."""
+    """The angle of a complex number; a real one has the angle 0 or half a turn, a zero always 0."""
     x = floating(self)
     if jnp.iscomplexobj(x):
         return jnp.angle(x)

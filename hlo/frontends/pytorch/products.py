@@ -132,7 +132,7 @@ def _attention(
 
 
 def _distances(x1: Value, x2: Value, p: float = 2.0, compute_mode: Value = None) -> Any:
-    """Of each row of one to each of the other, by the p-norm."""
+    """The distance of each row of one to each row of the other, by the p-norm."""
     apart = jnp.abs(jnp.asarray(x1)[..., :, None, :] - jnp.asarray(x2)[..., None, :, :])
     return jnp.linalg.norm(apart, float(p), -1)
 

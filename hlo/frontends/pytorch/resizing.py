@@ -14,9 +14,9 @@ from hlotune.hlo.frontends.pytorch.types import Value, rows
 CUBIC = -0.75
 """The parameter of PyTorch's cubic convolution."""
 Taps = Callable[[int, int, float | None, bool, Any], tuple[Any, Any]]
-"""Of an extent, a new extent, the factor that was given, whether corners are aligned, and the
-floats that places are computed in: the places that each value of the result is mixed of, and their
-weights, both (result, taps)."""
+"""Gives the places that each value of the result is mixed of, and their weights, both of shape
+(result, taps).  It takes an extent, a new extent, the factor that was given, whether corners are
+aligned, and the type of floats that places are computed in."""
 
 
 def _resized(rank: int, taps: Taps) -> Any:
@@ -104,7 +104,7 @@ def _cubic(
 
 
 def _nearest(shift: float, has_plain_steps: bool) -> Taps:
-    """Of the nearest place; PyTorch has steps of one and of two values of its own for images,
+    """Takes the nearest place; PyTorch has steps of one and of two values of its own for images,
     whatever the factor."""
 
     def taps(
