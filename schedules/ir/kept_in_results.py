@@ -1,14 +1,16 @@
 """Temporaries that lie where a result is written over them.
 
-A softmax stores the exponentials of a row, adds them up, and divides each by their sum.  Where the
-first cache does not hold a row, exponentials and quotients in one place are fewer lines of the
-second one, and lines that are there when they are written again.
+A softmax stores the exponentials of a row, adds them up, and divides each by their sum.  With both
+in one place the lines of the result are asked for while exponentials are computed, and not by the
+quotients, which take less time than the lines.  Where the first cache does not hold a row, it is
+fewer lines of the second one too; where registers are few, that alone was measured to pay.
 """
 
 from hlotune.schedules.ir.compute import Stage, Tensor
 from hlotune.schedules.ir.expr import Load
 from hlotune.schedules.ir.lost_nan import is_direct, walked_axis
 from hlotune.schedules.ir.nest import LoopNest, StageNest, readers, region, stored_bytes
+from hlotune.schedules.targets.cpu import CpuTarget
 
 
 def result_around(nest: LoopNest, s: StageNest) -> Tensor | None:
@@ -16,7 +18,7 @@ def result_around(nest: LoopNest, s: StageNest) -> Tensor | None:
 
     The stage that writes the result reads the temporary last, each element where it writes its own.
     """
-    if not _is_plain(nest, s) or s.at is None or 2 * stored_bytes(nest, s) <= nest.target.l1_bytes:
+    if not _is_plain(nest, s) or s.at is None or not _pays(nest.target, stored_bytes(nest, s)):
         return None
     root, users = nest.stage(s.at[0]), readers(nest, s)
     written = root.stage.stores[0]
@@ -36,6 +38,11 @@ def result_around(nest: LoopNest, s: StageNest) -> Tensor | None:
 def holds_temporary(nest: LoopNest, result: Tensor) -> bool:
     """Whether some temporary lies where a result is written later."""
     return any(result_around(nest, s) is result for s in nest.stages if s.scope == "task")
+
+
+def _pays(target: CpuTarget, size: int) -> bool:
+    """Whether a temporary of so many bytes belongs into a result."""
+    return not target.has_few_registers or 2 * size > target.l1_bytes
 
 
 def _is_plain(nest: LoopNest, s: StageNest) -> bool:

@@ -25,8 +25,8 @@ def first(compute: Compute, target: CpuTarget) -> Schedule:
     return space.schedule(space.heuristic())
 
 
-def nest_of(compute: Compute) -> LoopNest:
-    target = TARGETS["znver4"]
+def nest_of(compute: Compute, isa: str = "znver4") -> LoopNest:
+    target = TARGETS[isa]
     return replay(compute, first(compute, target), target)
 
 
@@ -39,9 +39,22 @@ def test_exponentials_of_long_rows_lie_where_their_quotients_go() -> None:
     assert emit(nest).scratch_bytes < 32000 * 4
 
 
-def test_rows_that_the_first_cache_holds_have_their_own_place() -> None:
-    nest = nest_of(softmax(512, 1024))
+def test_rows_that_the_first_cache_holds_have_their_own_place_where_registers_are_few() -> None:
+    nest = nest_of(softmax(512, 1024), "x86-64-v3")
     assert result_around(nest, nest.stage("e")) is None
+    nest = nest_of(softmax(512, 1024))
+    found = result_around(nest, nest.stage("e"))
+    assert found is not None
+    assert found.name == "y0"
+
+
+@pytest.mark.parametrize(("isa", "rows"), [("znver4", 2), ("x86-64-v3", 1)])
+def test_two_rows_of_a_softmax_are_taken_together_where_one_place_is_less(
+    isa: str, rows: int
+) -> None:
+    nest = nest_of(softmax(512, 1024), isa)
+    inside = next(x for x in nest.stage("out").loops if x.root == "i" and x.kind == "serial")
+    assert inside.step == rows
 
 
 def test_results_that_pass_the_caches_hold_nothing_else() -> None:

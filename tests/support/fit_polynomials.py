@@ -63,6 +63,7 @@ def from_zero(t: mp.mpf) -> mp.mpf:
 
 def fits() -> list[Fit]:
     half, quarter = mp.log(2) / 2 * mp.mpf("1.001"), mp.pi / 4 * mp.mpf("1.001")
+    near = half / 32 * mp.sqrt(mp.mpf(3) / 2)  # whose nodes leave r times the slope least error
     s = (mp.sqrt(2) - 1) / (mp.sqrt(2) + 1)
     low, far = mp.mpf(-3) / 5, mp.mpf(27) + 1
     return [
@@ -73,6 +74,10 @@ def fits() -> list[Fit]:
         Fit(
             "EXP_SIXTEENTH", "exp(r) = 1 + r + r^2 * EXP_SIXTEENTH(r), |r| <= log(2) / 32",
             lambda r: mp.hyp1f1(1, 3, r) / 2, -half / 16, half / 16, {"float": 1},
+        ),
+        Fit(
+            "EXP_THIRTY_SECOND", "exp(r) = 1 + r * EXP_THIRTY_SECOND(r), |r| <= log(2) / 64",
+            lambda r: mp.hyp1f1(1, 2, r), -near, near, {"float": 1},
         ),
         Fit(
             "LOG", "log((1 + s) / (1 - s)) = 2 s + s^3 * LOG(s^2), |s| <= tanh(log(2) / 4)",
@@ -236,6 +241,10 @@ def sixteenth(k: int) -> list[float]:
     return [value, float(np.float32(mp.nstr(exact - value, 20)))]
 
 
+def thirty_second(k: int) -> float:
+    return as_float(mp.mpf(2) ** (mp.mpf(k) / 32))
+
+
 EIGHTHS_DEGREE = 3
 FACTORS = 1.7, 1.913
 """Bounds of f for exponentials by eighths: what it multiplies lies right below two then, where
@@ -307,6 +316,9 @@ def tables_text() -> str:
             "",
             "# 2^(k / 16) = value + rest",
             *columns("EXP_TABLE", [sixteenth(k) for k in range(16)]),
+            "",
+            "# 2^(k / 32)",
+            *columns("EXP_LONG_TABLE", [[thirty_second(k)] for k in range(32)]),
             "",
             "# f exp(r) = EXP_EIGHTH(r), |r| <= log(2) / 16, constant first, and 2^(k / 8) / f",
             *eighths_text(),

@@ -7,7 +7,11 @@ Where exponentials are by eighths, the complement of floats has such a polynomia
 error at 0 is none.
 """
 
-from hlotune.codegen.llvm.math.exponentials import exponential_at_most_one, exponential_of_sum
+from hlotune.codegen.llvm.math.exponentials import (
+    exponential_at_most_one,
+    exponential_in_range,
+    exponential_of_sum,
+)
 from hlotune.codegen.llvm.math.interval_tables import (
     ERF_INTERVALS,
     ERF_LIMIT,
@@ -71,7 +75,7 @@ def _erfc_by_table(t: Lanes, x: str) -> str:
     for c in reversed(coefficients[:-1]):
         total = t.multiply_add(total, apart, c)
     square, lost = t.exact_product(size, size)
-    e = exponential_of_sum(t, t.negate(square), t.negate(lost))
+    e = exponential_in_range(t, t.negate(square), t.negate(lost))
     found = t.multiply(e, total)
     below = t.compare("lt", x, t.number(0))
     return t.select(below, t.subtract(t.number(2), found), found)

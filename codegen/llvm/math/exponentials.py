@@ -2,15 +2,22 @@
 
 An exponential takes x = n log(2) + r apart, |r| <= log(2) / 2, and log(2) in two parts, of which
 the first has so few bits that n times it is exact.  Where sixteen lanes can look into a table at
-once, n counts sixteenths: a float has the power of two of its fraction from there, and r is so
-small that a shorter polynomial does.  Elsewhere the last bits of x log2(e) + 1.5 2^m are those of
-n, and are shifted to where a float has its exponent.
+once, n counts sixteenths, or 32nds: a float has the power of two of its fraction from there, and r
+is so small that a shorter polynomial does.  Elsewhere the last bits of x log2(e) + 1.5 2^m are
+those of n, and are shifted to where a float has its exponent.
 """
 
-from hlotune.codegen.llvm.math.interval_tables import EXP_EIGHTH, EXP_EIGHTHS, EXP_TABLE, TANH_TABLE
-from hlotune.codegen.llvm.math.polynomials import EXP, EXP_SIXTEENTH, LOG, TANH
+from hlotune.codegen.llvm.math.interval_tables import (
+    EXP_EIGHTH,
+    EXP_EIGHTHS,
+    EXP_LONG_TABLE,
+    EXP_TABLE,
+    TANH_TABLE,
+)
+from hlotune.codegen.llvm.math.polynomials import EXP, EXP_SIXTEENTH, EXP_THIRTY_SECOND, LOG, TANH
 from hlotune.codegen.llvm.math.tables import (
     ENTRIES,
+    LONG_ENTRIES,
     SHORT_ENTRIES,
     has_lookups,
     has_short_lookups,
@@ -39,6 +46,9 @@ FAR_POWER = 64.0
 ONE = {"float": 10.0, "double": 20.0}
 """Above it hyperbolic tangents are 1."""
 SQRT_HALF = 0.7071067811865476
+BELOW_TWO = ~(1 << 30)
+"""The bits of a float but for one, without which it is less than two, whatever it was; those of
+numbers below two stay."""
 LIFT = {"float": 25, "double": 55}
 """What the exponent of a power of two is lifted by so that it is normal where exp(x) is not."""
 
@@ -49,12 +59,28 @@ def exponential(t: Lanes, x: str) -> str:
 
 def exponential_at_most_one(t: Lanes, x: str, rest: str | None = None) -> str:
     """exp(x + rest) for x <= 0, or so little above it as rounding leaves: up to 70."""
+    if t.scales and has_lookups(t) and rest is None:
+        return _exponential_by_thirty_seconds(t, x)
     if t.scales or not has_short_lookups(t):
         return _lifted_exponential(t, x, rest)
     x, lift = t.at_least(x, RANGE[t.element][0]), LIFT[t.element]
     shifted, r = _shifted(t, x, rest, SHORT_ENTRIES)
     scale = t.of_bits(_power_of_eighths(t, shifted, lift))
     return t.multiply(t.polynomial(r, [c * 2.0**-lift for c in EXP_EIGHTH[0]]), scale)
+
+
+def _exponential_by_thirty_seconds(t: Lanes, x: str) -> str:
+    """exp(x) for the same x, where one instruction multiplies by a power of two.
+
+    What is below -104 needs no limit: its power of two makes zero of all that is finite and above
+    zero, as the polynomial is of any r, of which an operation on its bits leaves less than two.
+    Where x is no number, nor is n, of which the power of two is made.
+    """
+    count, index, r = _in_parts(t, x, LONG_ENTRIES)
+    r = t.of_bits(t.on_bits("and", t.bits(r), BELOW_TWO))
+    power = looked_up(t, "long_powers_of_two", EXP_LONG_TABLE, index)[0]
+    slope = t.polynomial(r, EXP_THIRTY_SECOND[t.element])
+    return t.scaled(t.add(t.multiply(t.multiply(power, r), slope), power), count)
 
 
 def _lifted_exponential(t: Lanes, x: str, rest: str | None) -> str:
@@ -98,10 +124,16 @@ def exponential_of_sum(t: Lanes, x: str, rest: str | None) -> str:
     return t.multiply(t.multiply(_power(t, r), first), second)
 
 
+def exponential_in_range(t: Lanes, x: str, rest: str) -> str:
+    """The same for an x of a few hundreds at most, which needs no limits where one instruction
+    makes zero or infinity of what is out of range."""
+    return _scaled_exponential(t, x, rest) if t.scales else exponential_of_sum(t, x, rest)
+
+
 def _scaled_exponential(t: Lanes, x: str, rest: str | None) -> str:
     """exp(x + rest) where one instruction multiplies by a power of two."""
     if has_lookups(t):
-        count, index, r = _in_sixteenths(t, x, rest)
+        count, index, r = _in_parts(t, x, ENTRIES, rest)
         power = looked_up(t, "powers_of_two", EXP_TABLE[:1], index)[0]
         return t.scaled(t.add(_times_minus_one(t, power, r), power), count)
     count = t.rounded(t.multiply(x, t.number(LOG2_E)))
@@ -128,10 +160,10 @@ def _power(t: Lanes, r: str, factor: float = 1.0) -> str:
     return t.polynomial(r, [c * factor for c in (1.0, 1.0, *EXP[t.element])])
 
 
-def _in_sixteenths(t: Lanes, x: str, rest: str | None = None) -> tuple[str, str, str]:
-    """n, as a multiple of a sixteenth, integers whose low four bits count its sixteenths, and r of
-    x + rest = n log(2) + r, |r| <= log(2) / 32."""
-    large = 1.5 * 2.0**t.mantissa / ENTRIES
+def _in_parts(t: Lanes, x: str, parts: int, rest: str | None = None) -> tuple[str, str, str]:
+    """n, as a multiple of one over a power of two, integers whose low bits count these parts, and r
+    of x + rest = n log(2) + r, |r| <= log(2) / 2 / parts."""
+    large = 1.5 * 2.0**t.mantissa / parts
     shifted = t.fma(x, t.number(LOG2_E), t.number(large))
     count = t.f.op(f"fsub {t.type} {shifted}, {t.number(large)}")
     return count, t.bits(shifted), _remainder(t, x, count, rest)
@@ -146,7 +178,7 @@ def _times_minus_one(t: Lanes, power: str, r: str) -> str:
 def _exact_parts(t: Lanes, x: str) -> tuple[str, str]:
     """p and n of exp(x) = p 2^floor(n), |x| <= 104, p as near as a float can be but for a tenth of
     its last place."""
-    count, index, r = _in_sixteenths(t, x)
+    count, index, r = _in_parts(t, x, ENTRIES)
     power, lacks = looked_up(t, "exact_powers_of_two", EXP_TABLE, index)
     apart = t.add(_times_minus_one(t, power, r), lacks)
     return t.f.op(f"fadd {t.type} {power}, {apart}"), count

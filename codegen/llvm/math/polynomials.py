@@ -36,6 +36,14 @@ EXP_SIXTEENTH = {
     ),
 }
 
+# exp(r) = 1 + r * EXP_THIRTY_SECOND(r), |r| <= log(2) / 64
+EXP_THIRTY_SECOND = {
+    "float": (
+        1.0000146627426147,
+        0.5000036954879761,
+    ),
+}
+
 # log((1 + s) / (1 - s)) = 2 s + s^3 * LOG(s^2), |s| <= tanh(log(2) / 4)
 LOG = {
     "float": (

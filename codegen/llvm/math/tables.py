@@ -1,9 +1,9 @@
-"""Functions of floats by tables of sixteen or eight intervals, which as many lanes look up at once.
+"""Functions of floats by tables of 32, sixteen or eight numbers, which vectors look up at once.
 
 On targets with AVX-512 a lookup of sixteen lanes in a table of sixteen numbers is one instruction,
-on those with AVX2 one of eight lanes in a table of eight.  Vectors of other lengths are taken in
-parts or filled up, and a number alone reads the same table from memory, so that all compute the
-same bits.
+as is one in a table of 32, which two registers hold; on those with AVX2 it is one of eight lanes in
+a table of eight.  Vectors of other lengths are taken in parts or filled up, and a number alone
+reads the same table from memory, so that all compute the same bits.
 """
 
 import struct
@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 
 from hlotune.codegen.llvm.math.vector_builder import WIDTH, Lanes
 
-ENTRIES = 16
+ENTRIES, LONG_ENTRIES = 16, 32
 FEATURE = "avx512f"
 SHORT_ENTRIES = 8
 SHORT_FEATURE = "avx2"
@@ -20,6 +20,8 @@ PERMUTED = {
     SHORT_ENTRIES: "llvm.x86.avx2.permps",
 }
 """What looks up as many lanes as a table has entries."""
+PERMUTED_OF_TWO = "llvm.x86.avx512.vpermi2var.ps.512"
+"""What looks sixteen lanes up in a table of twice as many entries."""
 
 
 def has_lookups(t: Lanes) -> bool:
@@ -41,7 +43,7 @@ def looked_up(t: Lanes, name: str, columns: Sequence[Sequence[float]], index: st
 
     Args:
         name: of the table in the module.
-        columns: of `ENTRIES` or `SHORT_ENTRIES` numbers each.
+        columns: of `ENTRIES`, `LONG_ENTRIES` or `SHORT_ENTRIES` numbers each.
         index: integers of as many lanes.
     """
     if t.lanes > 1:
@@ -52,14 +54,19 @@ def looked_up(t: Lanes, name: str, columns: Sequence[Sequence[float]], index: st
 
 
 def _permuted(t: Lanes, column: Sequence[float], index: str) -> str:
-    table = ", ".join(f"float {_text(x)}" for x in column)
+    lanes = min(len(column), ENTRIES)
+    first, *rest = (_constant(column[k : k + lanes]) for k in range(0, len(column), lanes))
 
     def permuted(whole: Lanes, part: str) -> str:
-        operands = (whole.type, f"<{table}>"), (whole.integers, whole.bits(part))
-        return t.f.intrinsic(PERMUTED[len(column)], whole.type, *operands)
+        name = PERMUTED_OF_TWO if rest else PERMUTED[len(column)]
+        places, tables = (whole.integers, whole.bits(part)), [(whole.type, x) for x in rest]
+        return t.f.intrinsic(name, whole.type, (whole.type, first), places, *tables)
 
-    size = len(column) * WIDTH[t.element]
-    return t.by_whole_vectors(permuted, t.of_bits(index), size=size)
+    return t.by_whole_vectors(permuted, t.of_bits(index), size=lanes * WIDTH[t.element])
+
+
+def _constant(numbers: Sequence[float]) -> str:
+    return f"<{', '.join(f'float {_text(x)}' for x in numbers)}>"
 
 
 def _loaded(t: Lanes, table: str, at: str) -> str:

@@ -14,9 +14,14 @@ FEW_ROWS = 12
 than what a better register tile saves."""
 SHARE_OF_L2 = 4
 """A block's scores take this part of the second cache: keys and values take the rest."""
-MOST_ROWS, MOST_ROWS_OF_FEW = 64, 16
-"""Queries of a block where a target has many registers, and few.  The first cache has the scores of
-few queries, and a mask of later keys leaves nearly all of these out."""
+MOST_ROWS, MOST_ROWS_OF_WIDE, MOST_ROWS_OF_FEW = 64, 32, 16
+"""Queries of a block where a target has many registers, these of 64 bytes, and few registers.  The
+first cache has the scores of few queries, and a mask of later keys leaves nearly all of these
+out."""
+SCORES_VECTORS, SCORES_VECTORS_OF_WIDE = 2, 4
+"""Vectors of keys in a register tile of the first product, and these where they have 64 bytes."""
+WIDE = 64
+"""Bytes of vectors with which blocks and register tiles of others were measured."""
 STEPS, STEPS_OF_FEW = 2, 8
 """Steps of a product that are written out where a target has many registers, and few."""
 
@@ -47,8 +52,11 @@ def _put_products(space: AttentionKnobs, config: NDArray[np.int32], *, few: bool
     put(space, config, "rows", VALUES, tile)
     steps = STEPS_OF_FEW if scarce and not few else STEPS
     put(space, config, "unroll", VALUES, steps)
-    put(space, config, "vectors", SCORES, 1 if few else 2)
-    put(space, config, "rows", SCORES, min(rows, 4) if few else _power((registers - 3) // 2))
+    across = SCORES_VECTORS_OF_WIDE if _is_wide(space) else SCORES_VECTORS
+    across = max(SCORES_VECTORS, min(across, space.extents[KEY] // space.lanes[SCORES]))
+    put(space, config, "vectors", SCORES, 1 if few else across)
+    most = _power((registers - 1 - across) // across)
+    put(space, config, "rows", SCORES, min(rows, 4) if few else most)
     put(space, config, "unroll", SCORES, 4 if few else steps)
     block = _block(space, tile)
     put(space, config, "tiles", OUT, max(1, block // tile))
@@ -64,9 +72,14 @@ def _put_products(space: AttentionKnobs, config: NDArray[np.int32], *, few: bool
 def _block(space: AttentionKnobs, tile: int) -> int:
     """Queries of a block, a power of two times a tile."""
     row_bytes = space.extents[KEY] * 4
-    rows = MOST_ROWS_OF_FEW if space.target.has_few_registers else MOST_ROWS
+    rows = MOST_ROWS_OF_WIDE if _is_wide(space) else MOST_ROWS
+    rows = MOST_ROWS_OF_FEW if space.target.has_few_registers else rows
     most = min(rows, space.target.l2_bytes // (SHARE_OF_L2 * row_bytes))
     return tile * _power(max(1, min(most, space.extents[ROW]) // tile))
+
+
+def _is_wide(space: AttentionKnobs) -> bool:
+    return space.target.vector_bytes >= WIDE
 
 
 def _power(most: int) -> int:

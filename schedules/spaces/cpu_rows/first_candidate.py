@@ -19,7 +19,8 @@ from hlotune.schedules.spaces.cpu_rows.forms import (
     is_transposed,
     touched,
 )
-from hlotune.schedules.spaces.cpu_rows.partitions import Partition, row_bytes, touched_bytes
+from hlotune.schedules.spaces.cpu_rows.partitions import Partition, row_bytes
+from hlotune.schedules.spaces.cpu_rows.rows_together import rows_of_half
 from hlotune.schedules.spaces.cpu_rows.sketch import sums_floats
 from hlotune.schedules.spaces.cpu_rows.streams import (
     NEIGHBOURS_AHEAD,
@@ -292,8 +293,7 @@ def _rows_together(space: RowsKnobs, nest: Nest, last: str) -> int:
     stage, extent = nest.anchor, nest.anchor.extents[last]
     pieces = [n for x in stage.loads if (n := _piece_bytes(space.compute, nest, x, last))]
     if not pieces:
-        whole = touched_bytes(space.compute, nest)
-        return min(ROWS_TOGETHER, max(1, space.target.l1_bytes // (2 * whole)))
+        return min(ROWS_TOGETHER, max(1, rows_of_half(space.compute, nest, space.target)))
     others = nest.row_points // extent
     share = ceil(extent / ceil(space.target.threads / others))
     return min(max(ROWS_TOGETHER, PIECE_BYTES // min(pieces)), share)
