@@ -7,6 +7,7 @@ from hlotune.schedules.algorithms.blocked_scan.space import BLOCKED_SCAN
 from hlotune.schedules.algorithms.blocks import BLOCKS, TF32_BLOCKS
 from hlotune.schedules.algorithms.direct import DIRECT
 from hlotune.schedules.algorithms.dot_instructions.space import DOT_INSTRUCTION
+from hlotune.schedules.algorithms.one_pass.space import ONE_PASS
 from hlotune.schedules.algorithms.partial_reductions.space import PARTIAL_REDUCTIONS
 from hlotune.schedules.algorithms.split_reduction.space import SPLIT_REDUCTION
 from hlotune.schedules.algorithms.widen_f16.space import WIDENING
@@ -21,6 +22,7 @@ ALGORITHMS = {
         WIDENING,
         DIRECT,
         SPLIT_REDUCTION,
+        ONE_PASS,
         PARTIAL_REDUCTIONS,
         ATTENTION_DIVIDED_LAST,
         ATTENTION,

@@ -264,12 +264,26 @@ def _put_blocks(space: RowsKnobs, config: NDArray[np.int32], nest: Nest) -> None
         share = ceil(iterations[a] / tasks)
         if list(space.likes.values()).count(stage.name) > 1:
             share = min(share, max(1, TASK_ELEMENTS // steps[a]))
-        if nest.members or block[a] > 1 or (outer and a == form.row):
+        own = a != form.vector and _goes_on_in_memory(space, config, stage, form)
+        if nest.members or block[a] > 1 or own or (outer and a == form.row):
             tiles, blocks = block[a], share
         else:
             tiles, blocks = share, 1
         _put_at_least(space, config, "tiles", f"{stage.name} {a}", tiles)
         _put_at_least(space, config, "blocks", f"{stage.name} {a}", blocks)
+
+
+def _goes_on_in_memory(
+    space: RowsKnobs, config: NDArray[np.int32], stage: Stage, form: Form
+) -> bool:
+    """Whether a reduction with lanes along its results leaves these in memory and goes on there.
+
+    All tiles of an iteration take each chunk together then: of a tensor whose rows are summed in
+    several groups, one group is taken after the other.
+    """
+    chunk = int(space.values(config[None], "chunk", stage.name)[0])
+    unroll = int(space.values(config[None], "unroll", stage.name)[0])
+    return bool(stage.reduce) and not form.reduces and 0 < chunk * unroll < stage.reduce[0].extent
 
 
 def _tasks(iterations: int, wanted: int, later: Sequence[int]) -> int:

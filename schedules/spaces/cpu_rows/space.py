@@ -17,6 +17,7 @@ from hlotune.schedules.errors import ScheduleError, UnsupportedKernel
 from hlotune.schedules.features.loop_trees import Nodes
 from hlotune.schedules.ir.compute import Compute, Stage
 from hlotune.schedules.ir.nest import initial, stored_bytes, without_empty_reduction
+from hlotune.schedules.patterns.rows import Nest
 from hlotune.schedules.spaces.cpu_rows.decoded import Placed, placed
 from hlotune.schedules.spaces.cpu_rows.first_candidate import first_columns
 from hlotune.schedules.spaces.cpu_rows.forms import Form, forms_of, lanes_of, peeled_axes
@@ -54,8 +55,13 @@ with a task an array.  Stores past the caches take 22 ms there, since the lines 
 before."""
 
 
-def space_of(compute: Compute, target: CpuTarget, algorithm: str = "direct") -> "RowsSpace":
-    """Raises UnsupportedKernel where what stages hand over is larger than scratch may be."""
+def space_of(
+    compute: Compute, target: CpuTarget, algorithm: str = "direct", apart: str = ""
+) -> "RowsSpace":
+    """The space of a compute as an algorithm has rewritten it, one stage apart if it is named.
+
+    Raises UnsupportedKernel where what stages hand over is larger than scratch may be.
+    """
     nest = initial(compute, target)
     for stage in compute.stages:
         if (size := stored_bytes(nest, nest.stage(stage.name))) > CALL_BYTES:
@@ -64,7 +70,7 @@ def space_of(compute: Compute, target: CpuTarget, algorithm: str = "direct") -> 
                 f"{stage.name}: the kernel stays with the default compiler"
             )
     stages = tuple(map(without_empty_reduction, compute.stages))
-    return RowsSpace(replace(compute, stages=stages), target, algorithm)
+    return RowsSpace(replace(compute, stages=stages), target, algorithm, apart)
 
 
 @dataclass(frozen=True)
@@ -72,13 +78,17 @@ class RowsSpace:
     compute: Compute
     target: CpuTarget
     algorithm: str = "direct"
+    apart: str = ""
+    """A stage that has a nest of its own; "" where any may share one."""
     pattern: ClassVar[Pattern] = "rows"
 
     @cached_property
     def sketches(self) -> tuple[Partition, ...]:
         """The partitions whose first candidates have code, and the one with every stage alone."""
         *shared, alone = partitions(self.compute, self.target)
-        return (*(p for p in shared if self._applies(p)), alone)
+        own = [Nest(self.compute.stage(self.apart))] if self.apart else []
+        found = (*(p for p in shared if self._applies(p)), alone)
+        return tuple(p for p in found if all(nest in p for nest in own))
 
     def _applies(self, partition: Partition) -> bool:
         nest = initial(self.compute, self.target)

@@ -1,0 +1,1 @@
+"""Sums about a mean, added up in the pass that finds the mean."""
