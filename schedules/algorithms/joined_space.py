@@ -181,15 +181,18 @@ class AlgorithmsSpace:
         return first
 
     def firsts(self) -> Configs:
-        """The first candidate of each algorithm."""
+        """The first candidate of each algorithm, or of the one that stands for all."""
         found = [self._joined(k, p.heuristic()[None]) for k, p in enumerate(self.parts)]
         return np.concatenate([found[k] for k in self._most_promising_first()])
 
     def _most_promising_first(self) -> list[int]:
-        """Positions of the parts in the order in which their first candidates are measured."""
+        """Positions of the parts in the order in which their first candidates are measured; those of
+        others than one that stands for all are left to the search."""
         orders = [algorithm_of(p.algorithm).order for p in self.parts]
         ranked = [k for k, order in enumerate(orders) if order == "estimated"]
         estimates = {k: estimate(self.parts[k]) for k in ranked} if len(ranked) > 1 else {}
+        if "alone" in orders:
+            return [orders.index("alone")]
         first = [k for k, order in enumerate(orders) if order == "first"]
         last = [k for k, order in enumerate(orders) if order == "last"]
         return [*first, *sorted(ranked, key=lambda k: estimates.get(k, 0.0)), *last]

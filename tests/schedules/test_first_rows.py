@@ -5,10 +5,12 @@ from typing import Any
 
 import pytest
 
-from benchmarks.row_kernels import OF_ROWS, over_rows
+from benchmarks.row_kernels import OF_ROWS, over_all, over_rows
 from hlotune.measure.machine.targets import TARGETS
+from hlotune.schedules.algorithms.partial_reductions.rewriting import PartialReductions
 from hlotune.schedules.algorithms.replay import replay
-from hlotune.schedules.ir.compute import Compute, Store
+from hlotune.schedules.ir.compute import Axis, Compute, Stage, Store, Tensor
+from hlotune.schedules.ir.expr import Affine, Apply, Load
 from hlotune.schedules.ir.monoids import SUM
 from hlotune.schedules.ir.nest import StageNest, region
 from hlotune.schedules.spaces.cpu_rows.first_candidate import LARGE_AHEAD
@@ -70,3 +72,61 @@ def test_a_sum_of_what_takes_many_operations_asks_for_what_comes_from_memory(
     space = space_of(Compute(tensors, (summed,)), TARGETS[target])
     steps = space.schedule(space.heuristic()).steps
     assert [s.bytes for s in steps if isinstance(s, Ahead)] == asked
+
+
+def differences(extent: int) -> Compute:
+    """The sum of squared differences between planes of a cube: each is read for two of them."""
+    places = [Affine.axis(a) for a in "ijk"]
+    here, *behind = (
+        Load("a0", (places[0] + k, *places[1:]), "f32") for k in range(3)
+    )  # fmt: skip
+    found = [Apply("subtract", (x, here), "f32") for x in behind]
+    squares = [Apply("multiply", (x, x), "f32") for x in found]
+    value = Apply("add", (squares[0], squares[1]), "f32")
+    reduce = (Axis("i", extent - 2), Axis("j", extent), Axis("k", extent))
+    stage = Stage("sum", (), reduce, (Store("y0", ()),), (value,), SUM)
+    tensors = Tensor("a0", (extent,) * 3, "f32", "argument"), Tensor("y0", (), "f32", "result")
+    return Compute(tensors, (stage,))
+
+
+@pytest.mark.parametrize(("target", "planes"), [("x86-64-v3", 2), ("znver4", 4)])
+def test_sums_over_neighbours_in_memory_take_several_planes_together(
+    target: str, planes: int
+) -> None:
+    (s,) = first_nest(differences(256), target).stages
+    assert written_out(s, "i") == planes
+    assert target != "znver4" or s.lanes == 16
+    (small,) = first_nest(differences(32), target).stages
+    assert written_out(small, "i") == 1
+
+
+def written_out(s: StageNest, root: str) -> int:
+    """Elements of an axis in one body."""
+    return min(x.step for x in s.loops if x.root == root and x.kind == "serial")
+
+
+def weights(channels: int, taps: int, images: int, columns: int) -> Compute:
+    """The gradient of the weights of a depthwise convolution of one row by ones."""
+    c, t, b, x = (Affine.axis(a) for a in "ctbx")
+    load = Load("a0", (b, c, x + t + -(taps // 2)), "f32")
+    axes = (Axis("c", channels), Axis("t", taps)), (Axis("b", images), Axis("x", columns))
+    stage = Stage("sum", *axes, (Store("y0", (c, t)),), (load,), SUM)
+    tensors = (Tensor("a0", (images, channels, columns), "f32", "argument"),
+               Tensor("y0", (channels, taps), "f32", "result"))  # fmt: skip
+    return Compute(tensors, (stage,))
+
+
+@pytest.mark.parametrize("target", ["x86-64-v3", "znver4"])
+@pytest.mark.parametrize(("taps", "together"), [(3, 3), (5, 5), (8, 8), (31, 8)])
+def test_taps_that_read_the_same_elements_are_summed_together(
+    taps: int, together: int, target: str
+) -> None:
+    (s,) = first_nest(weights(64, taps, 4, 1024), target).stages
+    assert s.vector_root == "x"
+    assert written_out(s, "t") == together
+
+
+def test_parts_of_a_sum_that_lie_one_behind_the_other_are_not_taken_together() -> None:
+    parted = PartialReductions(8)(over_all(1 << 24))
+    nest = first_nest(parted, "znver4")
+    assert written_out(nest.stages[0], "p0") == 1

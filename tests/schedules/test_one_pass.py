@@ -149,21 +149,21 @@ def test_pieces_have_as_many_points_as_divide_an_axis() -> None:
 
 def test_large_columns_begin_with_one_pass_whose_pieces_stand_alone() -> None:
     target = replace(TARGETS["znver4"], threads=2)
-    for columns in (64, 1024):
-        space = space_of(about_columns(1 << 15, columns), target)
+    for rows, columns in ((1 << 18, 64), (1 << 15, 1024)):
+        space = space_of(about_columns(rows, columns), target)
         assert isinstance(space, AlgorithmsSpace)
         first = space.schedule(space.heuristic())
         assert first.algorithm == "one_pass(64)"
         assert not any(isinstance(s, ComputeAt) and SUMS in (s.stage, s.consumer) for s in first.steps)
         assert space.locate(first) is not None
-        assert replay(about_columns(1 << 15, columns), first, target)
+        assert replay(about_columns(rows, columns), first, target)
 
 
 def test_strict_numerics_small_tensors_and_lanes_along_sums_have_no_such_algorithm() -> None:
     target = replace(TARGETS["znver4"], threads=2)
-    large = about_columns(1 << 15, 64)
+    large = about_columns(1 << 18, 64)
     assert "one_pass(64)" not in algorithms(space_of(large, target, "strict"))
-    assert "one_pass(64)" not in algorithms(space_of(about_columns(1 << 12, 64), target))
+    assert "one_pass(64)" not in algorithms(space_of(about_columns(1 << 15, 64), target))
     assert "one_pass(64)" in algorithms(space_of(large, target))
 
 

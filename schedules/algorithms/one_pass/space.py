@@ -41,15 +41,14 @@ def _spaces(compute: Compute, target: CpuTarget) -> tuple[RowsSpace, ...]:
 
 
 def _pays(compute: Compute, found: AboutAMean, target: CpuTarget) -> bool:
-    """Whether vectors go along the results, and the tensors are larger than the second caches."""
-    read = {x.tensor: x for x in loads(found.element)}
-    size = sum(compute.tensor(name).bytes for name in read)
+    """Whether vectors go along the results, and the last cache does not hold what both stages read."""
     together = any(
         stride(x.index, compute.tensor(x.tensor).strides, a.name) == 1
-        for x in read.values()
+        for x in loads(found.element)
         for a in found.first.parallel
     )
-    return together and size > target.threads * target.l2_bytes
+    names = {x.tensor for s in (found.first, found.last) for x in s.loads}
+    return together and sum(compute.tensor(name).bytes for name in names) > target.l3_bytes
 
 
 ONE_PASS = Algorithm(
@@ -59,5 +58,5 @@ ONE_PASS = Algorithm(
     spaces=_spaces,
     pattern="rows",
     numerics="standard",
-    order="first",
+    order="alone",
 )

@@ -227,7 +227,8 @@ def inside_blocks(
 ) -> Sizes:
     """Sizes of a member whose tiles divide the rows of an iteration; `block` is by anchor's axis.
 
-    Tiles that began across two iterations would not be whole anywhere.
+    Tiles that began across two iterations would not be whole anywhere.  An iteration that has all
+    rows has no other beside it.
     """
     own = nest.row_axes(stage)
     lanes, vectors, rows = sizes.lanes, sizes.vectors, sizes.rows
@@ -236,7 +237,9 @@ def inside_blocks(
         lanes = np.gcd(lanes, size)
         vectors = np.gcd(vectors, size // lanes)
     if form.row in own:
-        rows = np.gcd(rows, block[own[form.row]])
+        outer = own[form.row]
+        whole = block[outer] >= nest.anchor.extents[outer]
+        rows = np.where(whole, rows, np.gcd(rows, block[outer]))
     return replace(sizes, lanes=lanes, vectors=vectors, rows=rows)
 
 

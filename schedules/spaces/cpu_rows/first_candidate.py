@@ -47,15 +47,19 @@ ROWS_IN_LANES = 2
 LONG_ROW, WIDE_VECTOR, LONG_ROW_OF_WIDE = 32, 64, 128
 """Vectors of a row from which on it is reduced alone, as one stream from memory: the first where
 vectors have 32 bytes or less, as was measured with AVX2, the last for wider ones, with AVX-512."""
+TAPS_TOGETHER = 8
+"""Rows of a reduction along the lanes that read the same elements, as taps of a window do, and are
+written out together at most: each tensor is read once for all of them."""
 ROWS_IN_SCANS = 4
 """Rows that are accumulated along the lanes together: each waits for its own carry."""
 MANY_OPERATIONS = 8
 """Operations of a point from which on few vectors side by side keep the units busy."""
 MANY_LOADS = 3
 """Loads of a reduction from which on each vector of them needs a register more beside the sums."""
-PLANES = 2
+PLANES, PLANES_OF_WIDE = 2, 4
 """Steps of a sum over neighbours in a tensor that no cache holds which are written out together:
-planes that would be read once more from the second cache."""
+planes that would be read once more from the second cache.  With vectors of 64 bytes, of which there
+are 32, four, and of each row one vector: a row's last one, which is masked, is a small part of it."""
 TASK_ELEMENTS = 1024
 """Elements in a task of an update of many arrays: so many that waking is worth it, and so few that
 threads which get equally many tasks, some of them of small arrays, are busy for equally long."""
@@ -113,7 +117,8 @@ def _put_body(space: RowsKnobs, config: NDArray[np.int32], nest: Nest, stage: St
     if space.peeled[stage.name]:
         numbers["peel"] = 1
     for kind, value in numbers.items():
-        _put(space, config, kind, stage.name, value)
+        put = _put_at_least if kind == "rows" and _shares_loads(stage, form) else _put
+        put(space, config, kind, stage.name, value)
 
 
 def _put_streams(space: RowsKnobs, config: NDArray[np.int32], nest: Nest, stage: Stage) -> None:
@@ -146,13 +151,18 @@ def _body(space: RowsKnobs, stage: Stage, form: Form, lanes: int) -> tuple[int, 
             return 1, min(ROWS_IN_SCANS, max(1, rows)), 1
         beside = max(ROWS_IN_LANES, CHAINS // across if across < CHAINS else 1)
         rows = 1 if across >= long_row(space.target) else min(beside, max(1, rows))
+        if _shares_loads(stage, form):
+            rows = min(TAPS_TOGETHER, stage.extents[form.row])
         held = len(stage.stores) + (1 if len(stage.loads) < MANY_LOADS else 2)
         most = max(1, (space.target.vector_registers - 2) // held // rows)
         many = stage.flops > MANY_OPERATIONS * stage.points
         most_chains = CHAINS_OF_FEW if space.target.has_few_registers else MANY_CHAINS
         beside = most_chains if many else CHAINS
         chains = max(1, beside // rows)
-        steps = PLANES if reads_neighbours(space.compute, stage, space.target) else 1
+        near = reads_neighbours(space.compute, stage, space.target)
+        if near and space.target.vector_bytes >= WIDE_VECTOR:
+            return 1, rows, PLANES_OF_WIDE
+        steps = PLANES if near else 1
         if space.target.vector_bytes < WIDE_VECTOR and _joins_conditions(stage):
             return 1, rows, steps
         return _power_of_two(across, min(across, chains, most)), rows, steps
@@ -168,6 +178,17 @@ def _body(space: RowsKnobs, stage: Stage, form: Form, lanes: int) -> tuple[int, 
     beside = 2 if many else space.target.rates.add_latency
     rows = min(stage.extents[form.row], beside // across) if form.row else 1
     return min(across, beside), max(1, rows), 1
+
+
+def _shares_loads(stage: Stage, form: Form) -> bool:
+    """Whether rows of a reduction along the lanes read the same elements, each at its own distance, as
+    the taps of a gradient of a window's weights do."""
+    if not (form.reduces and form.row):
+        return False
+    steps = [e.coefficients for x in stage.loads for e in x.index]
+    length = stage.extents[form.vector]
+    apart = ((abs(c.get(form.row, 0)), abs(c.get(form.vector, 0)) * length) for c in steps)
+    return any(0 < row < whole for row, whole in apart)
 
 
 def _is_held_past_caches(space: RowsKnobs, stage: Stage) -> bool:
