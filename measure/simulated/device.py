@@ -78,7 +78,12 @@ class SimulatedDevice(CompilesNothing):
         return self._samples(time_s, CALLS, SAMPLES)
 
     def compare(
-        self, kernel: Kernel, objects: Sequence[tuple[Candidate, Built | Failure]], *, pairs: int
+        self,
+        kernel: Kernel,
+        objects: Sequence[tuple[Candidate, Built | Failure]],
+        *,
+        pairs: int,
+        staying: int | None = None,
     ) -> Comparison:
         default_s = flops_of(compute(kernel)) / DEFAULT_FLOPS_PER_S
         candidates = tuple(self._outcome(x, CALLS + pairs, pairs) for _, x in objects)

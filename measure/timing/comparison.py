@@ -67,6 +67,9 @@ class Comparison:
 
     default: Measurement
     candidates: tuple[Measurement | Failure, ...]
+    behind: frozenset[int] = frozenset()
+    """Numbers of candidates that did not meet the default, as another one was faster
+    (`sifting.py`): their samples are of rounds without it."""
 
 
 @dataclass(frozen=True, slots=True)

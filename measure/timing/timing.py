@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from itertools import cycle, islice, pairwise
 from math import ceil, inf
 from statistics import median
+from types import MappingProxyType
 
 from hlotune.measure.trial import Clock as ClockName
 
@@ -215,6 +216,8 @@ def interleaved(
     apart: Apart = always_apart,
     agreed_s: float = inf,
     brief_s: float = 0.0,
+    known_s: Mapping[int, float] = MappingProxyType({}),
+    is_first: bool = True,
 ) -> tuple[tuple[float, ...], ...]:
     """Samples of several subjects, round by round, in orders as of `turns`.
 
@@ -222,15 +225,18 @@ def interleaved(
     anything; at `agreed_s` seconds already if all of these rounds agree.  Where they do not, and
     have taken less than `brief_s` seconds, more follow until then, `MOST_BRIEF` in all.  A call of
     `FEW_S` ahead of the rounds counts as the sample of the first one.
+
+    `known_s` are seconds of subjects, by their numbers, that were called already and need nothing
+    to warm them up; the calls count as samples where these rounds are the first.
     """
     start = time.perf_counter()
-    warm_s = [warmed(subject, FEW_S) for subject in subjects]
+    warm_s = [known_s[i] if i in known_s else warmed(s, FEW_S) for i, s in enumerate(subjects)]
     calls = [calls_a_sample(seconds, effort) for seconds in warm_s]
     looks = Steady(apart)
     rounds: list[dict[int, float]] = []
 
     def sample(i: int) -> float:
-        if not rounds and warm_s[i] >= FEW_S:
+        if not rounds and warm_s[i] >= FEW_S and (is_first or i not in known_s):
             return warm_s[i]
         if len(rounds) >= 2 and is_seldom(rounds[:2], i):
             return min(r[i] for r in rounds[:2])

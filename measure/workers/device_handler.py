@@ -16,14 +16,13 @@ from hlotune.hlo.kernel import Kernel
 from hlotune.hlo.mlir.versions import run_in_the_calling_thread
 from hlotune.measure.machine.targets import host_target
 from hlotune.measure.timing.bench import Bench
-from hlotune.measure.timing.comparison import fewest_pairs
 from hlotune.measure.timing.core_sharing_probe import ALONE_S, GIVES_UP_S, NEVER_APART, Probe
 from hlotune.measure.timing.jax_bench import JaxBench, compile_together
 from hlotune.measure.timing.modes import fast_time_s
 from hlotune.measure.timing.peaks import host_properties
 from hlotune.measure.timing.share_of_peak import TURNS, peak, reading
+from hlotune.measure.timing.sifting import Asked, How, met
 from hlotune.measure.timing.timing import (
-    AGREED_S,
     DEFAULT_EFFORT,
     ONCE_S,
     Apart,
@@ -213,13 +212,13 @@ def _compare(request: Message) -> Message:
     else:
         default = bench.default(clock, is_long=True, baked=known > 0)[known]
     subjects = [default, *_candidates(bench, clock, header["sizes"], request.blob)]
-    samples = interleaved(
-        subjects, pairs=header["pairs"], limit_s=header["limit_s"],
-        least=fewest_pairs(max(1, len(subjects) - 1)), clock=clock,
-        effort=_effort(DEFAULT_EFFORT, target), apart=apart, agreed_s=AGREED_S,
-        brief_s=header["brief_s"],
-    )  # fmt: skip
-    return Message({"is": "comparison", "samples_s": samples})
+    found = met(
+        subjects,
+        Asked(header["pairs"], header["limit_s"], header["brief_s"]),
+        How(clock=clock, effort=_effort(DEFAULT_EFFORT, target), apart=apart),
+        header["staying"],
+    )
+    return Message({"is": "comparison", **asdict(found)})
 
 
 def _beside(request: Message) -> Message:

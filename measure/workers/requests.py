@@ -8,6 +8,7 @@ from hlotune.codegen.built import Built
 from hlotune.hlo.kernel import Kernel
 from hlotune.measure.machine.machine_lock import Turns
 from hlotune.measure.timing.comparison import Beside
+from hlotune.measure.timing.sifting import Met
 from hlotune.measure.trial import CacheMode, Clock, Failure
 from hlotune.measure.verification.agreement import Agreement
 from hlotune.measure.verification.verify import Verdict
@@ -25,11 +26,12 @@ LIMIT_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Rounds:
-    """How many rounds of samples a comparison has, as `timing.interleaved` takes it."""
+    """How many rounds of samples a comparison has, and of whom, as `sifting.met` takes it."""
 
     pairs: int
     limit_s: float
     brief_s: float
+    staying: int | None = None
 
 
 class DeviceRequests:
@@ -108,7 +110,7 @@ class DeviceRequests:
         clock: Clock,
         builts: Sequence[Built],
         asked: Rounds,
-    ) -> list[list[float]] | Failure:
+    ) -> Met | Failure:
         """Samples of the default and of each built kernel."""
         blobs = [built.to_bytes() for built in builts]
         sizes = [len(b) for b in blobs]
@@ -117,7 +119,10 @@ class DeviceRequests:
         reply = self._ask("compare", kernel, cache, extra, b"".join(blobs), timeout_s=timeout_s)
         if isinstance(reply, Failure):
             return reply
-        return failure_of(reply) or cast(list[list[float]], reply.header["samples_s"])
+        if (failure := failure_of(reply)) is not None:
+            return failure
+        samples_s = tuple(map(tuple, reply.header["samples_s"]))
+        return Met(samples_s, tuple(reply.header["behind"]))
 
     def beside_peak(
         self, kernel: Kernel, built: Built, dtype: str, *, pairs: int = 101, limit_s: float = 5.0,

@@ -113,6 +113,7 @@ class ProcessRunner(DeviceRequests):
         limit_s: float = COMPARING_S,
         cache: CacheMode | None = None,
         clock: Clock = "call",
+        staying: int | None = None,
     ) -> Comparison:
         """The default against candidates that may win: verified thoroughly, then timed in turns.
 
@@ -124,6 +125,9 @@ class ProcessRunner(DeviceRequests):
                 has it.
             limit_s: seconds of timing after which no further round starts, once there are as many
                 as prove anything of so many candidates (`comparison.fewest_pairs`).
+            staying: so many of the first objects meet the default in any case; of the others the
+                fastest alone does where there is time for few rounds (`sifting.py`).  Without it
+                all do.
 
         Raises ProgramError where XLA does not compile or run the kernel.
         """
@@ -135,15 +139,19 @@ class ProcessRunner(DeviceRequests):
         right = [b for b, v in both if isinstance(b, Built) and isinstance(v, Verdict)]
         checks_s = self._turns.clock_s() - start_s  # without waits for other tuners
         brief_s = max(BRIEF_S, BRIEF_SHARE * checks_s)
-        reply = self._rounds(kernel, mode, clock, right, Rounds(pairs, limit_s, brief_s))
+        if staying is not None:
+            staying = sum(isinstance(v, Verdict) for v in verdicts[:staying])
+        asked = Rounds(pairs, limit_s, brief_s, staying)
+        reply = self._rounds(kernel, mode, clock, right, asked)
         if isinstance(reply, Failure):
             failed = tuple(v if isinstance(v, Failure) else reply for v in verdicts)
             return Comparison(self.default(kernel, cache=mode), failed)
-        default_s, *candidates_s = map(tuple, reply)
+        default_s, *candidates_s = reply.samples_s
         default = Measurement(samples_s=default_s, clock=clock, cache=mode, numerics="strict")
         found = tuple(outcomes(verdicts, default, candidates_s))
         self._peaks.doubt(kernel, objects, found)
-        return Comparison(default, found)
+        timed = [n for n, v in enumerate(verdicts) if isinstance(v, Verdict)]
+        return Comparison(default, found, frozenset(timed[k] for k in reply.behind))
 
     def properties(self) -> Properties:
         """Peaks of the target, measured in the worker, or what is known of it where that is more.

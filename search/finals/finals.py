@@ -47,8 +47,18 @@ def keep_nothing(kernel: Kernel, schedule: Schedule, built: Built) -> None:
 class Referee(Protocol):
     """The part of a runner that finals need."""
 
-    def compare(self, kernel: Kernel, objects: Sequence[Object], *, pairs: int) -> Comparison:
+    def compare(
+        self,
+        kernel: Kernel,
+        objects: Sequence[Object],
+        *,
+        pairs: int,
+        staying: int | None = None,
+    ) -> Comparison:
         """Verifies thoroughly, then times in turns; the simplest schedule comes first.
+
+        With `staying` that many of the first meet the default in any case, and of the others the
+        fastest alone, where there is time for few rounds.
 
         Raises ProgramError where the default cannot be timed.
         """
@@ -90,7 +100,7 @@ def final(
         most = CHAMPIONS if contest.task.bytes <= MOST_TOGETHER_BYTES else 1
         candidates = entrants(tuner, before.order, standing, most)
         objects = list(zip(candidates, builder.build(candidates), strict=True))
-        if contenders := survivors(contest, objects, referee, pairs):
+        if contenders := survivors(contest, objects, referee, pairs, standing):
             wrong = is_wrong(contest.default_error)
             found = decided(contest.task, contenders, over_wrong=wrong, standing=standing)
             keep_winner(contest.task.kernel, found, contenders, keep)
@@ -128,12 +138,16 @@ def simplicity(candidate: Candidate) -> tuple[int, str]:
 
 
 def survivors(
-    contest: Contest, objects: Sequence[Object], referee: Referee, pairs: int
+    contest: Contest,
+    objects: Sequence[Object],
+    referee: Referee,
+    pairs: int,
+    standing: Schedule | None = None,
 ) -> list[Contender]:
-    """The candidates that can be timed; where there are too few pairs to test several, the best
+    """The candidates that met the default; where there are too few pairs to test several, the best
     alone.
     """
-    met = list(meetings(contest.task.kernel, objects, referee, pairs))
+    met = list(meetings(contest.task.kernel, objects, referee, pairs, standing))
     if failed := [x for x in met if isinstance(x, Trial)]:
         contest.tuner.reject(failed)
     found = [x for x in met if isinstance(x, Contender)]
@@ -144,9 +158,14 @@ def survivors(
 
 
 def meetings(
-    kernel: Kernel, objects: Sequence[Object], referee: Referee, pairs: int
+    kernel: Kernel,
+    objects: Sequence[Object],
+    referee: Referee,
+    pairs: int,
+    standing: Schedule | None = None,
 ) -> Iterator[Contender | Trial]:
-    """The outcome of each candidate: a contender, or a trial that failed.
+    """The outcome of each candidate: a contender, or a trial that failed; none of one that did not
+    meet the default because another one was faster, which the standing schedule does.
 
     Where none survives being timed together, one may have broken it for all, so each is timed
     alone.
@@ -155,10 +174,13 @@ def meetings(
     built = [(c, found) for c, found in objects if isinstance(found, Built)]
     if not built:
         return
-    comparison = referee.compare(kernel, built, pairs=pairs)
+    staying = sum(c.schedule == standing for c, _ in built)
+    comparison = referee.compare(kernel, built, pairs=pairs, staying=staying)
     outcomes = comparison.candidates
     alone = sum(map(is_broken, outcomes)) > 1 and all(isinstance(x, Failure) for x in outcomes)
-    for (candidate, code), outcome in zip(built, outcomes, strict=True):
+    for n, ((candidate, code), outcome) in enumerate(zip(built, outcomes, strict=True)):
+        if n in comparison.behind:
+            continue
         if alone and is_broken(outcome):
             yield from meetings(kernel, [(candidate, code)], referee, pairs)
         elif isinstance(outcome, Failure):

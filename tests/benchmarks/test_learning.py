@@ -197,6 +197,7 @@ class Referee(FakeDevice):
         pairs: int,
         limit_s: float = 5.0,
         clock: Clock = "call",
+        staying: int | None = None,
     ) -> Comparison:
         return super().compare(kernel, objects, pairs=pairs)
 

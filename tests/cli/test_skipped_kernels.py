@@ -101,7 +101,12 @@ def test_a_kernel_whose_search_raises_later_keeps_what_it_found(database: Databa
 
 class BreaksInFinals(FakeDevice):
     def compare(
-        self, kernel: Kernel, objects: Sequence[tuple[Candidate, Built | Failure]], *, pairs: int
+        self,
+        kernel: Kernel,
+        objects: Sequence[tuple[Candidate, Built | Failure]],
+        *,
+        pairs: int,
+        staying: int | None = None,
     ) -> Comparison:
         if self._task(kernel).label == "conv":
             raise IndexError("list index out of range")

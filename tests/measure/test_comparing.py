@@ -10,6 +10,7 @@ from hlotune.measure.timing.timing import BRIEF_S, BRIEF_SHARE
 from hlotune.measure.trial import Candidate, Failure
 from hlotune.measure.workers.channel import Channel, Message
 from hlotune.measure.workers.runner import ProcessRunner
+from hlotune.measure.workers.wire import from_outcome
 from hlotune.schedules.steps.schedule import Schedule
 from tests.support.tiny_dot import kernel, tiny_dot
 
@@ -31,7 +32,8 @@ class SlowChecks:
             self.turns.waited(0.0 if self.is_alone else self.check_s)
             return Message({"is": "verdict", "error": 0.0, "numerics": "strict"})
         self.brief_s = message.header["brief_s"]
-        return Message({"is": "comparison", "samples_s": [[2.0] * 9, *[[1.0] * 9] * 2]})
+        samples_s = [[2.0] * 9, *[[1.0] * 9] * 2]
+        return Message({"is": "comparison", "samples_s": samples_s, "behind": []})
 
     def close(self) -> None: ...
 
@@ -49,3 +51,43 @@ def test_rounds_go_on_for_a_share_of_what_all_checks_took(
     candidate = Candidate(kernel(), Schedule("direct"))
     runner.compare(kernel(), [(candidate, tiny_dot())] * 2, pairs=9)
     assert worker.brief_s == pytest.approx(brief_s)
+
+
+class Sifting:
+    """A worker that finds candidates wrong by their turn, and leaves one behind."""
+
+    def __init__(self, *right: bool) -> None:
+        self.right, self.staying = iter(right), -1
+
+    def request(self, message: Message, timeout_s: float) -> Message | Failure:
+        if message.header["do"] == "verify":
+            if not next(self.right):
+                return Message(from_outcome(Failure("wrong_result", "a lost tap")))
+            return Message({"is": "verdict", "error": 0.0, "numerics": "strict"})
+        self.staying = message.header["staying"]
+        samples_s = [[3.0] * 9, [1.0] * 9, [2.0] * 3]
+        return Message({"is": "comparison", "samples_s": samples_s, "behind": [1]})
+
+    def close(self) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("right", "staying", "behind"),
+    [
+        ((True, True), 1, {1}),
+        ((False, True, True), 0, {2}),
+        ((True, False, True), 1, {2}),
+        ((True, True, False), 1, {1}),
+    ],
+)
+def test_who_stays_and_who_is_behind_are_told_by_their_numbers_whoever_is_wrong(
+    right: tuple[bool, ...], staying: int, behind: set[int]
+) -> None:
+    runner = ProcessRunner(host_target(), cache="warm")
+    worker = Sifting(*right)
+    runner._channel = cast(Channel, worker)
+    candidate = Candidate(kernel(), Schedule("direct"))
+    objects = [(candidate, tiny_dot())] * len(right)
+    found = runner.compare(kernel(), objects, pairs=9, staying=1)
+    assert (worker.staying, found.behind) == (staying, frozenset(behind))
+    assert [isinstance(c, Failure) for c in found.candidates] == [not r for r in right]

@@ -33,14 +33,24 @@ class Referee:
 
     failing: dict[int, FailureKind] = field(default_factory=dict)
     spoiling: frozenset[int] = frozenset()
+    behind: frozenset[int] = frozenset()
+    """Places of those that do not meet the default."""
+    staying: int | None = None
     met: list[list[int]] = field(default_factory=list)
 
-    def compare(self, kernel: Kernel, objects: Sequence[Object], *, pairs: int) -> Comparison:
-        numbers = [number(c) for c, _ in objects]
+    def compare(
+        self,
+        kernel: Kernel,
+        objects: Sequence[Object],
+        *,
+        pairs: int,
+        staying: int | None = None,
+    ) -> Comparison:
+        numbers, self.staying = [number(c) for c, _ in objects], staying
         self.met.append(numbers)
         spoilt = bool(self.spoiling & set(numbers))
         outcomes = tuple(self._outcome(n, spoilt, pairs) for n in numbers)
-        return Comparison(measured(*[2.0] * pairs), outcomes)
+        return Comparison(measured(*[2.0] * pairs), outcomes, self.behind)
 
     def _outcome(self, number: int, spoilt: bool, pairs: int) -> Measurement | Failure:
         if kind := self.failing.get(number):
@@ -89,6 +99,23 @@ def test_what_cannot_be_built_any_more_meets_nobody() -> None:
     assert not isinstance(met, Contender)
     assert met.outcome == failure
     assert referee.met == []
+
+
+def test_who_did_not_meet_the_default_is_no_contender_and_has_not_failed() -> None:
+    referee = Referee(behind=frozenset({0, 2}))
+    assert outcomes(referee, 1, 2, 3) == {2: "timed"}
+    assert referee.staying == 0
+    assert outcomes(Referee({1: "wrong_result"}, behind=frozenset({2})), 1, 2, 3) == {
+        1: "wrong_result",
+        2: "timed",
+    }
+
+
+def test_the_standing_schedule_meets_the_default_whoever_is_faster() -> None:
+    referee, objects = Referee(), [(candidate(n), BUILT) for n in (1, 2, 3)]
+    for standing, staying in ((candidate(1).schedule, 1), (candidate(4).schedule, 0)):
+        list(meetings(KERNEL, objects, referee, PAIRS, standing))
+        assert referee.staying == staying
 
 
 def contenders(default: Measurement, *samples: Measurement) -> list[Contender]:

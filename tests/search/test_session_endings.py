@@ -61,6 +61,7 @@ def test_with_too_few_pairs_to_test_several_the_best_is_proved_alone(database: D
             objects: Sequence[tuple[Candidate, Built | Failure]],
             *,
             pairs: int,
+            staying: int | None = None,
         ) -> Comparison:
             self.met.append(len(objects))
             return super().compare(kernel, objects, pairs=6)
@@ -79,6 +80,7 @@ def test_a_default_that_fails_in_its_final_leaves_that_kernel_alone(database: Da
             objects: Sequence[tuple[Candidate, Built | Failure]],
             *,
             pairs: int,
+            staying: int | None = None,
         ) -> Comparison:
             self.default_s["dense"] = -1.0
             return super().compare(kernel, objects, pairs=pairs)

@@ -57,7 +57,12 @@ class Near(FakeDevice):
     behind: ClassVar[dict[str, float]] = {}
 
     def compare(
-        self, kernel: Kernel, objects: Sequence[tuple[Candidate, Built | Failure]], *, pairs: int
+        self,
+        kernel: Kernel,
+        objects: Sequence[tuple[Candidate, Built | Failure]],
+        *,
+        pairs: int,
+        staying: int | None = None,
     ) -> Comparison:
         found = super().compare(kernel, objects, pairs=pairs)
         behind = self.behind.get(self._task(kernel).label)

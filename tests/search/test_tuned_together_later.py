@@ -63,7 +63,12 @@ class Lucky(FakeDevice):
         ]
 
     def compare(
-        self, kernel: Kernel, objects: Sequence[tuple[Candidate, Built | Failure]], *, pairs: int
+        self,
+        kernel: Kernel,
+        objects: Sequence[tuple[Candidate, Built | Failure]],
+        *,
+        pairs: int,
+        staying: int | None = None,
     ) -> Comparison:
         self.met.extend(candidate.schedule for candidate, _ in objects)
         return super().compare(kernel, objects, pairs=pairs)

@@ -54,7 +54,12 @@ class Device(FakeDevice):
         return super().default(kernel)
 
     def compare(
-        self, kernel: Kernel, objects: Sequence[tuple[Candidate, Built | Failure]], *, pairs: int
+        self,
+        kernel: Kernel,
+        objects: Sequence[tuple[Candidate, Built | Failure]],
+        *,
+        pairs: int,
+        staying: int | None = None,
     ) -> Comparison:
         self.pairs.append(pairs)
         rounds = min(pairs, self.agree)

@@ -133,7 +133,12 @@ class FakeDevice(CompilesNothing):
         return Measurement(samples_s=(time_s,))
 
     def compare(
-        self, kernel: Kernel, objects: Sequence[tuple[Candidate, Built | Failure]], *, pairs: int
+        self,
+        kernel: Kernel,
+        objects: Sequence[tuple[Candidate, Built | Failure]],
+        *,
+        pairs: int,
+        staying: int | None = None,
     ) -> Comparison:
         default = Measurement(samples_s=self.default(kernel).samples_s * pairs)
         if self.wrong:
