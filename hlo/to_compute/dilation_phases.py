@@ -10,6 +10,13 @@ has half of the multiply-adds along each such axis, and no divisors.  It is a ch
 where it is affine: always for L = 2, for others where the residues of the phases go in one run or
 in two of equal length.  Where L does not divide the results, some phases have one less than others:
 all are computed as far as the longest, and what lies beyond the results is not stored.
+
+A window of one element has no taps to split, and one phase of the results alone has products:
+
+    y[p] = x[p / 2] w        real where 2 divides p
+
+Its sums are those of the operand as it is; the last stage stores all phases, the others as if their
+sums were zero.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,7 +24,7 @@ from dataclasses import dataclass, replace
 
 from hlotune.hlo.to_compute.prologues import is_zero_of_zeros
 from hlotune.schedules.ir.compute import Axis, Compute, Stage, Store
-from hlotune.schedules.ir.expr import Affine, Load, map_loads
+from hlotune.schedules.ir.expr import Affine, Const, Expr, Load, map_loads
 from hlotune.schedules.ir.monoids import SUM
 
 
@@ -66,7 +73,94 @@ def phases(compute: Compute) -> Compute:
     """The compute with every dilation split into phases that can be."""
     while (split := next(_splits(compute), None)) is not None:
         compute = _applied(compute, split)
+    while (alone := next(_alone(compute), None)) is not None:
+        compute = _apart(compute, alone)
     return compute
+
+
+@dataclass(frozen=True, slots=True)
+class _Alone:
+    """`p = dilation * p + phase`, in a stage whose sums are those of one phase of `p` alone."""
+
+    stage: str
+    p: Axis
+    dilation: int
+    real: int
+    """The phase that has products."""
+
+    def places(self, phase: int) -> dict[str, Affine]:
+        return {self.p.name: Affine.axis(self.p.name, self.dilation) + phase}
+
+    @property
+    def inner(self) -> Axis:
+        return Axis(self.p.name, -(-self.p.extent // self.dilation))
+
+
+def _alone(compute: Compute) -> Iterator[_Alone]:
+    """Dilations along which the window has one element."""
+    for core in (s for s in compute.stages if s.combine is SUM):
+        for x in core.loads:
+            for d, index in enumerate(x.index):
+                found = _one_phase(core, index, x.divisor(d)) if x.divisor(d) > 1 else None
+                if found is not None and _is_stored_at_once(compute, core, found):
+                    yield found
+
+
+def _one_phase(core: Stage, index: Affine, dilation: int) -> _Alone | None:
+    """The phase of the one axis of a dilated index that has products."""
+    odd = {a for a, c in index.terms if c % dilation}
+    ps = [a for a in core.parallel if a.name in odd]
+    if len(ps) != 1 or len(odd) != 1:
+        return None
+    along = index.coefficients[ps[0].name]
+    real = [a for a in range(dilation) if (along * a + index.constant) % dilation == 0]
+    return _Alone(core.name, ps[0], dilation, real[0]) if len(real) == 1 else None
+
+
+def _is_stored_at_once(compute: Compute, core: Stage, found: _Alone) -> bool:
+    """Whether one stage reads the sums, point by point, and stores results of the kernel."""
+    sums = core.stores[0].tensor
+    users = [s for s in compute.stages if any(x.tensor == sums for x in s.loads)]
+    if len(users) != 1 or users[0].combine or users[0].parallel != core.parallel:
+        return False
+    own = tuple(Affine.axis(a.name) for a in core.parallel)
+    direct = all(x.index == own for x in users[0].loads if x.tensor == sums)
+    stored = (compute.tensor(x.tensor) for x in users[0].stores)
+    along = all(
+        found.p.name in {a for e in x.index for a in e.coefficients} for x in users[0].stores
+    )
+    return direct and along and all(t.role == "result" for t in stored)
+
+
+def _apart(compute: Compute, found: _Alone) -> Compute:
+    """The stages over the places of one phase; the last one stores those of all phases."""
+    core = compute.stage(found.stage)
+    sums = core.stores[0].tensor
+    parallel = tuple(found.inner if a == found.p else a for a in core.parallel)
+    stages = []
+    for s in compute.stages:
+        if s is core:
+            s = _moved(s, found.places(found.real), sums, parallel)
+        elif any(x.tensor == sums for x in s.loads):
+            each = [_phase(s, found, a, sums, parallel) for a in range(found.dilation)]
+            stores = tuple(x for part in each for x in part.stores)
+            s = replace(
+                each[0], stores=stores, values=tuple(v for part in each for v in part.values)
+            )
+        stages.append(s)
+    shape = tuple(a.extent for a in parallel)
+    tensors = tuple(replace(t, shape=shape) if t.name == sums else t for t in compute.tensors)
+    return Compute(tensors, tuple(stages))
+
+
+def _phase(s: Stage, found: _Alone, phase: int, sums: str, parallel: tuple[Axis, ...]) -> Stage:
+    """What the last stage stores of one phase: without products the sums are zero."""
+    moved = _moved(s, found.places(phase), sums, parallel)
+    if phase == found.real:
+        return moved
+    nothing: dict[Load, Expr] = {x: Const(0, x.dtype) for x in moved.loads if x.tensor == sums}
+    kept: dict[Load, Expr] = {x: x for x in moved.loads if x.tensor != sums}
+    return replace(moved, values=tuple(map_loads(v, {**kept, **nothing}) for v in moved.values))
 
 
 def _splits(compute: Compute) -> Iterator[_Split]:

@@ -405,6 +405,71 @@ def test_what_is_real_is_decided_ahead_of_the_channels(back: bool) -> None:
         assert body.count("icmp") == 1  # the loop's own
 
 
+def one_element(spec: Any = NHWC, *, side: int = 7, results: int = 14, dilation: int = 2) -> Case:
+    """The gradient of a convolution whose window is one element; something of its shape is added,
+    and weights are infinite somewhere, which what has no products does not meet.
+    """
+    x, w = whole(2, side, side, 8), whole(1, 1, 8, 20, seed=1)
+    r = whole(2, results, results, 20, seed=2)
+    if spec == NCHW:
+        x, r = (a.transpose(0, 3, 1, 2).copy() for a in (x, r))
+        w = w.transpose(3, 2, 0, 1).copy()
+    beyond = results - 1 - dilation * (side - 1)
+
+    def function(x: Any, w: Any, r: Any) -> Any:
+        y = lax.conv_general_dilated(
+            x, w, (1, 1), [(0, beyond)] * 2, lhs_dilation=(dilation,) * 2, dimension_numbers=spec
+        )
+        return jnp.maximum(y + r, -3) * 2
+
+    return Case(f"one element {spec[0]} {results}", function, (x, w, r))
+
+
+@pytest.mark.parametrize("spec", [NHWC, NCHW], ids=["NHWC", "NCHW"])
+@pytest.mark.parametrize(
+    ("side", "results", "dilation"), [(7, 14, 2), (7, 13, 2), (5, 15, 3), (5, 14, 3)]
+)
+def test_of_a_window_of_one_element_one_phase_alone_has_products(
+    spec: Any, side: int, results: int, dilation: int
+) -> None:
+    case = one_element(spec, side=side, results=results, dilation=dilation)
+    assert divisors(case.compute) == {1}
+    assert case.compute.stage("contract").points == 2 * side * side * 20 * 8
+    out = case.compute.stage("out")
+    assert len(out.stores) == dilation**2 and out.points == 2 * side * side * 20
+    wanted = np.asarray(jax.jit(case.function)(*case.arguments))
+    (got,) = interpret(case.compute, case.values)
+    np.testing.assert_array_equal(got.reshape(wanted.shape), wanted)
+
+
+@pytest.mark.parametrize("results", [14, 13])
+@pytest.mark.parametrize("spec", [NHWC, NCHW], ids=["NHWC", "NCHW"])
+def test_all_schedules_of_a_window_of_one_element_are_right(spec: Any, results: int) -> None:
+    check_schedules(one_element(spec, results=results), "direct")
+
+
+def test_sums_that_are_read_twice_keep_the_divisors_of_a_window_of_one_element() -> None:
+    """Their phases are stored by one stage, point by point."""
+    p, r = Axis("p", 12), Axis("r", 4)
+    here = (Affine.axis("p"),)
+    factors = (
+        Load("x", (here[0], Affine.axis("r")), "f32", (2, 1)),
+        Load("w", (Affine.axis("r"),), "f32"),
+    )
+    sums = Stage("s", (p,), (r,), (Store("s", here),), (Apply("multiply", factors, "f32"),), SUM)
+
+    def read(name: str, index: tuple[Affine, ...]) -> Stage:
+        return Stage(name, (p,), (), (Store(name, here),), (Load("s", index, "f32"),))
+
+    shapes = {"x": (6, 4), "w": (4,), "s": (12,), "y": (12,), "z": (12,)}
+    roles: dict[str, Role] = {"s": "temporary", "y": "result", "z": "result"}
+    tensors = tuple(Tensor(n, k, "f32", roles.get(n, "argument")) for n, k in shapes.items())
+    back = (Affine.of({"p": -1}, 11),)
+    assert divisors(phases(Compute(tensors[:-1], (sums, read("y", here))))) == {1}
+    assert divisors(phases(Compute(tensors, (sums, read("y", here), read("z", here))))) == {1, 2}
+    assert divisors(phases(Compute(tensors[:-1], (sums, read("y", back))))) == {1, 2}
+
+
 def two_sums() -> Compute:
     """Two sums over axes of the same names and extents; the second has a dilated image."""
     p, q = Axis("p", 12), Axis("q", 4)
