@@ -119,7 +119,19 @@ def main() -> None:
     code = run_command(sys.argv[1:], interrupts)
     if ours:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # answered: a second one changes nothing
-    sys.exit(finish_output(code))
+    code = finish_output(code)
+    if code == INTERRUPTED:
+        leave_what_is_left(code)
+    sys.exit(code)
+
+
+def leave_what_is_left(code: int) -> None:
+    """Ends the process at once where XLA is still at what Ctrl-C ended the wait for."""
+    from hlotune.search.finals.interruptible import is_anything_left
+
+    if is_anything_left():
+        sys.stderr.flush()
+        os._exit(code)
 
 
 def again() -> None:

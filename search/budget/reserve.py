@@ -241,7 +241,11 @@ class Reserve:
             return True
         left_s += LATE * (self.budget_s or 0.0)
         checked_s = self.whole_s(0.0, inf)
-        return self._pace * sum(self._finals_s([contest], FEWEST_PAIRS)) > left_s - checked_s
+        return self.hurried_s(contest) > left_s - checked_s
+
+    def hurried_s(self, contest: Contest) -> float:
+        """The seconds of the shortest final of a kernel."""
+        return self._pace * sum(self._finals_s([contest], FEWEST_PAIRS))
 
     def another_s(self, contest: Contest) -> float:
         """The seconds of another final of a kernel that had one, should a batch find something

@@ -25,6 +25,10 @@ from hlotune.tuning_logs.revoke import take_back
 WRONG_NOW = "it was faster, and in a later final its results were wrong"
 """Why the schedule that stood is taken back."""
 
+HURRY_S = 10.0
+"""The finals of a run that was interrupted as it searched go on for so many seconds.  Kernels that
+have no time then stay undecided until the run is taken up again."""
+
 TOO_LATE = "there was no time left to compare its champion with the default"
 """Why a kernel stays with the default though candidates of it are faster by the search's times."""
 
@@ -73,6 +77,8 @@ class Deciding:
     """The final of each kernel that had its turn, by the kernel's place among the contests; None
     where the kernel stays undecided.
     """
+    _hurried_from_s: float | None = None
+    """The time at which the search was found interrupted."""
 
     def decide(self) -> Mapping[int, Final | None]:
         """Decides all kernels, those that matter most first; Ctrl-C leaves the rest undecided.
@@ -98,7 +104,7 @@ class Deciding:
 
     def _decided_all(self) -> bool:
         """Decides each kernel that waits; returns whether there is no hurry after that."""
-        while waiting := self._waiting():
+        while waiting := self._in_time(self._waiting()):
             self._next(waiting)
             if not self.interrupted and (left_s := self._left_s) is not None:
                 through = (n for n, c in enumerate(self.contests) if self.decided.covers(c))
@@ -133,6 +139,17 @@ class Deciding:
         ready = (n for n, c in enumerate(self.contests) if c.tuner.champions(1))
         waiting = (n for n in ready if not self.decided.covers(self.contests[n]))
         return sorted(waiting, key=gain_s, reverse=True)
+
+    def _in_time(self, waiting: list[int]) -> list[int]:
+        """Those of the kernels that wait for which there is time: whoever ended the search with
+        Ctrl-C waits for seconds, not for all.
+        """
+        if not self.interrupted:
+            return waiting
+        if self._hurried_from_s is None:
+            self._hurried_from_s = self.clock()
+        left_s = self._hurried_from_s + HURRY_S - self.clock()
+        return [n for n in waiting if self.reserve.hurried_s(self.contests[n]) <= left_s]
 
     def _next(self, waiting: Sequence[int]) -> None:
         """Decides the first of the waiting kernels, where there is time for it."""

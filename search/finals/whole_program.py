@@ -30,6 +30,7 @@ from hlotune.schedules.targets.target import Target
 from hlotune.search.finals.comparing import ANY, AS_DEFAULT, Expected, Place, Within
 from hlotune.search.finals.form_costs import LEAST_S, PAIRS, FormCosts, form_costs
 from hlotune.search.finals.forms import Compared
+from hlotune.search.finals.interruptible import interruptible
 from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.finals import Final, Paired, Whole
 
@@ -82,7 +83,9 @@ class WholeProgram:
         This has the machine to itself, since all of it keeps every processor busy.
         """
         with self.turns.alone():
-            self._ready = prepared(self.program, oracle_limit_s=oracle_limit_s, target=self.target)
+            self._ready = interruptible(
+                lambda: prepared(self.program, oracle_limit_s=oracle_limit_s, target=self.target)
+            )
 
     def wrong_default(self) -> str:
         """What is wrong with the default's results; empty where all agree, or none was compared."""
@@ -180,8 +183,10 @@ class WholeProgram:
             return None
         ready = self.ready_in(oracle_limit_s)
         least_s = max(LEAST_S, limit_s)
-        found = compared(
-            ready, tuned, pairs=PAIRS, limit_s=least_s, turns=self.turns, left_s=left_s
+        found = interruptible(
+            lambda: compared(
+                ready, tuned, pairs=PAIRS, limit_s=least_s, turns=self.turns, left_s=left_s
+            )
         )
         self._calls_s[_places(tuned)] = median(found.tuned_s)
         if found.compile_s:
@@ -223,14 +228,16 @@ class WholeProgram:
         call_s = ready.call_s if call_s is None else call_s
         if proving_s(call_s, call_s, confidence) > least_s:
             return None
-        samples_s = between(
-            ready,
-            without if without.replacements else ready.default,
-            tuned,
-            pairs=PAIRS,
-            confidence=confidence,
-            limit_s=least_s + compile_s,
-            turns=self.turns,
+        samples_s = interruptible(
+            lambda: between(
+                ready,
+                without if without.replacements else ready.default,
+                tuned,
+                pairs=PAIRS,
+                confidence=confidence,
+                limit_s=least_s + compile_s,
+                turns=self.turns,
+            )
         )
         if samples_s is None:
             return None

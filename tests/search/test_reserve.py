@@ -15,6 +15,7 @@ from hlotune.measure.timing.comparison import Comparison
 from hlotune.measure.trial import CacheMode, Candidate, Failure, Trial
 from hlotune.search.budget.limits import Limits
 from hlotune.search.budget.reserve import OUTSIDE_S, Reserve
+from hlotune.search.finals.decide import HURRY_S
 from hlotune.search.finals.finals import FEWEST_PAIRS, PAIRS
 from hlotune.search.progress import Batch, Event, Finalising, Finished, FormTried
 from hlotune.search.tuner import Took
@@ -80,16 +81,18 @@ def test_what_finals_turn_out_not_to_need_is_searched_by_those_that_wait(
         assert ("trial", kernel) not in told[told.index(("final", kernel)) :]
 
 
-def test_ctrl_c_while_what_was_left_is_searched_ends_the_run_with_short_finals(
+def test_ctrl_c_while_what_was_left_is_searched_ends_the_run_with_short_finals_within_seconds(
     database: Database,
 ) -> None:
     class Stopped(Device):
         begun = 0
         """Finals that had begun when Ctrl-C came."""
+        met_s = 0.0
+        """The time at which it did."""
 
         def measure(self, kernel: Kernel, *arguments: Any, **named: Any) -> list[Trial]:
             if self.pairs and not self.begun:
-                self.begun = len(self.pairs)
+                self.begun, self.met_s = len(self.pairs), self.elapsed_s
                 raise KeyboardInterrupt
             return super().measure(kernel, *arguments, **named)
 
@@ -98,9 +101,14 @@ def test_ctrl_c_while_what_was_left_is_searched_ends_the_run_with_short_finals(
     result = run(database, tasks, device, model=Trees(), limits=Limits(seconds=90.0))
     assert result.interrupted
     assert result.speedup is None
-    assert len(result.won) == len(device.pairs) == 8
-    assert 0 < device.begun < 8
+    assert len(result.won) == len(device.pairs)
+    assert 0 < device.begun < len(device.pairs)
     assert set(device.pairs[device.begun :]) == {FEWEST_PAIRS}
+    each_s = (device.elapsed_s - device.met_s) / (len(device.pairs) - device.begun)
+    in_time = device.begun + int(HURRY_S / each_s)
+    assert len(device.pairs) == pytest.approx(in_time, abs=1)
+    assert device.elapsed_s - device.met_s <= HURRY_S
+    assert len(device.pairs) < len(tasks)
 
 
 def test_finals_that_take_longer_than_expected_have_fewer_pairs(
