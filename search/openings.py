@@ -63,6 +63,7 @@ class Openings:
                 sorted(tasks, key=turn),
                 contest,
                 is_early=lambda: self.passed_s() - self.preparing_s() <= early_s,
+                cost_s=self.cost_s,
             )
             timed = sum(s is not None for s in before)
             at_first = len(tasks) if self.seconds is None else max(1, timed)

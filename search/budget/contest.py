@@ -61,13 +61,19 @@ class Opening:
     """Whether defaults are still timed ahead of their kernels' turns."""
     took_s: list[float] = field(default_factory=list)
     """Seconds that opening each contest took."""
+    cost_s: Callable[[Task], float] = lambda task: 1.0
+    """What deciding a kernel is expected to take, as one beside another."""
+    _costs_s: list[float] = field(default_factory=list)
+    """The same of those that were opened."""
 
     def next(self, now: Callable[[], float]) -> Contest | None:
         """The contest of the first kernel that can be opened; None where there is none."""
         while self.waiting:
             start_s = now()
-            contest = self.open(self.waiting.pop(0))
+            task = self.waiting.pop(0)
+            contest = self.open(task)
             self.took_s.append(now() - start_s)
+            self._costs_s.append(self.cost_s(task))
             if contest is not None:
                 return contest
         return None
@@ -76,3 +82,12 @@ class Opening:
     def usual_s(self) -> float:
         """What opening one more contest is expected to take."""
         return mean(self.took_s) if self.took_s else 0.0
+
+    @property
+    def all_s(self) -> float:
+        """What opening all that wait is expected to take, at the pace of those before them: the
+        first are the costliest as a rule.
+        """
+        if not self.took_s:
+            return 0.0
+        return sum(self.took_s) * sum(map(self.cost_s, self.waiting)) / sum(self._costs_s)

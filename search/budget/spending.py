@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from math import ceil, inf
+from math import inf
 
 from hlotune.schedules.errors import reason_alone
 from hlotune.schedules.targets.target import Properties, Target
@@ -150,15 +150,14 @@ class Spending:
             self.prepare()
 
     def _is_hurried(self, start_s: float) -> bool:
-        """Whether it would take longer than there is to open half of the kernels that wait, where
-        closing takes its share of the seconds: then even the first of all is decided by its first
+        """Whether it would take longer than there is to open all kernels that wait, where closing
+        takes its share of the seconds: then even the first of all is decided by its first
         candidate.
         """
         if self.ledger.spent or self.limits.seconds is None:
             return False
-        opening_s = self.opening.usual_s * ceil(len(self.opening.waiting) / 2)
         kernels_s = (1 - CLOSING_SHARE) * self.limits.seconds
-        return opening_s > kernels_s - (self.now() - start_s)
+        return self.opening.all_s > kernels_s - (self.now() - start_s)
 
     def _decide_quickly(self, *, hurried: bool) -> None:
         """Decides kernels by their first candidates where there is no time to search all of them

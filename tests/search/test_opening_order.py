@@ -10,6 +10,7 @@ from hlotune.hlo.canonical import graph_of
 from hlotune.hlo.frontends.program import load
 from hlotune.hlo.sites.sites import sites
 from hlotune.measure.timing.timing import FEW_S
+from hlotune.search.budget.contest import Opening
 from hlotune.search.budget.opening_order import FEW_CALLS, FIXED_S, cost_s, promised
 from hlotune.search.default_lag import (
     FEW_ROWS_LAG,
@@ -20,6 +21,9 @@ from hlotune.search.default_lag import (
     SEVERAL_LAG,
     default_lag,
 )
+from hlotune.search.tuner import Took
+from tests.support.costly_device import contest
+from tests.support.sessions import task
 
 
 def test_a_small_product_in_a_loop_comes_before_a_huge_one_that_is_near_its_limit() -> None:
@@ -47,6 +51,17 @@ def test_a_kernel_costs_more_the_longer_its_calls_and_the_larger_its_operands() 
 def test_a_default_of_long_calls_is_called_a_few_times_alone() -> None:
     assert cost_s(1.0) == pytest.approx(FIXED_S + FEW_CALLS)
     assert cost_s(FEW_S) < cost_s(0.9 * FEW_S) < FIXED_S + 34.0 * FEW_S
+
+
+def test_opening_all_that_wait_is_expected_to_take_as_long_as_those_of_their_cost_did() -> None:
+    tasks = [task(f"k{n}", n, weight=weight) for n, weight in enumerate((8.0, 2.0, 1.0, 1.0))]
+    now_s = iter((0.0, 4.0, 4.0, 5.0))
+    opening = Opening(list(tasks), lambda task: contest(0, Took()), cost_s=lambda task: task.weight)
+    assert opening.all_s == 0.0
+    opening.next(lambda: next(now_s))
+    assert opening.all_s == pytest.approx(4.0 / 8.0 * 4.0)
+    opening.next(lambda: next(now_s))
+    assert opening.all_s == pytest.approx(5.0 / 10.0 * 2.0)
 
 
 def test_products_of_few_rows_of_narrow_types_and_several_in_one_kernel_lag_behind() -> None:
