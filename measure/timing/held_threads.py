@@ -86,10 +86,14 @@ class HeldThreads:
         return clock
 
 
-@cache
 def held_threads(target: CpuTarget) -> HeldThreads:
     """The threads of this process, for kernels on so many threads, and the thread that asks."""
-    caller = threading.get_native_id()
+    return _held(target, threading.current_thread())
+
+
+@cache
+def _held(target: CpuTarget, calling: threading.Thread) -> HeldThreads:
+    caller = calling.native_id or 0
     if target.threads == 1:
         return HeldThreads(lambda: True, ThreadWaits([caller]))
     crew = crew_threads()[: target.threads]

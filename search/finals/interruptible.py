@@ -2,13 +2,33 @@
 
 import ctypes
 from collections.abc import Callable
+from contextlib import suppress
+from queue import SimpleQueue
 from threading import Event, Thread, current_thread, main_thread
 from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-_left: list[Thread] = []
-"""Threads whose work was given up."""
+
+class _Helper(Thread):
+    """A thread that does one work after the other: what is known of a thread that calls kernels
+    (`held_threads.py`) is found out once."""
+
+    def __init__(self) -> None:
+        super().__init__(name="interruptible", daemon=True)
+        self.waiting = SimpleQueue[Callable[[], None]]()
+        self.start()
+
+    def run(self) -> None:
+        with suppress(KeyboardInterrupt):  # of work that was given up, and is over by then
+            while True:
+                self.waiting.get()()
+
+
+_helpers: list[_Helper] = []
+"""The one that has nothing to do, if any."""
+_left: list[Event] = []
+"""Are set when work that was given up is over."""
 
 
 def interruptible(work: Callable[[], T]) -> T:
@@ -29,27 +49,27 @@ def interruptible(work: Callable[[], T]) -> T:
         finally:
             is_done.set()
 
-    thread = Thread(target=done, name="interruptible", daemon=True)
-    thread.start()
+    helper = _helpers.pop() if _helpers else _Helper()
+    helper.waiting.put(done)
     try:
         is_done.wait()
     except BaseException:
-        _given_up(thread)
+        _left.append(is_done)
+        _interrupt(helper)
         raise
-    thread.join()
+    _helpers.append(helper)
     if errors:
         raise errors[0]
     return results[0]
 
 
 def is_anything_left() -> bool:
-    """Whether work that was given up is not back yet: an interpreter that ends waits for it, or
+    """Whether work that was given up is not over yet: an interpreter that ends waits for it, or
     ends in the middle of it."""
-    return any(thread.is_alive() for thread in _left)
+    return not all(is_over.is_set() for is_over in _left)
 
 
-def _given_up(thread: Thread) -> None:
+def _interrupt(thread: Thread) -> None:
     """Has a thread raise at the next thing that it does in Python."""
-    _left.append(thread)
     raising: Any = ctypes.pythonapi.PyThreadState_SetAsyncExc
     raising(ctypes.c_ulong(thread.ident or 0), ctypes.py_object(KeyboardInterrupt))

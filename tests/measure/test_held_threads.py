@@ -1,5 +1,6 @@
 """Calls beside other processes, with threads, waits and a clock that we make."""
 
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import cast
@@ -130,3 +131,12 @@ def test_one_thread_needs_no_other_to_come() -> None:
 
 def test_threads_of_this_machine_come() -> None:
     assert any(held_threads(host_target()).begin() for _ in range(50))
+
+
+def test_of_threads_that_call_one_after_the_other_each_is_looked_at() -> None:
+    found = list[bool]()
+    for _ in range(2):
+        calling = threading.Thread(target=lambda: found.append(held_threads(host_target()).begin()))
+        calling.start()
+        calling.join()
+    assert len(found) == 2
