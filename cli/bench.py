@@ -143,7 +143,7 @@ def require_records(program: "LoadedProgram", tuned: "TunedFunction", path: Path
     """Raises NoRecord where no kernel of a program has a record that holds here."""
     from hlotune.schedules.errors import NoRecord
 
-    if all(e.status == "no record" for e in tuned.explain()):
+    if tuned.is_unknown:
         what = tuned.outdated or "`tune run` makes them, `tune explain` says what is missing"
         raise NoRecord(
             f"program {program.name}: expected records of its kernels in {path}, found none that "

@@ -323,7 +323,7 @@ def known(database: "Database", key: str, under: "Conditions") -> Known:
 
 def describe(sites: "list[Site]", limits: Limits, known: Known | None) -> Line:
     from hlotune.hlo.canonical import graph_of
-    from hlotune.search.tasks import tiny
+    from hlotune.hlo.sites.tiny import tiny
 
     kernel = sites[0].kernel
     graph = graph_of(kernel)

@@ -65,8 +65,8 @@ def look(module: DumpedModule) -> Timed:
     """Loads a module and times a call of it as XLA compiles it."""
     from hlotune.deploy.default_time import default_time_s
     from hlotune.hlo.sites.sites import sites
+    from hlotune.hlo.sites.tiny import tiny
     from hlotune.measure.machine.targets import host_target
-    from hlotune.search.tasks import tiny
 
     try:
         program = load_program(str(module.file), None)

@@ -20,6 +20,7 @@ from hlotune.hlo.calling.callable import Arranged, JittedProgram
 from hlotune.hlo.frontends.program import Program, require_loaded
 from hlotune.hlo.kernel import Kernel
 from hlotune.hlo.sites.sites import Site, choose, overlap, sites
+from hlotune.hlo.sites.tiny import tiny
 from hlotune.measure.machine.devices import target_here
 from hlotune.measure.machine.targets import toolchain
 from hlotune.measure.trial import CacheMode, require_settings
@@ -31,6 +32,7 @@ from hlotune.schedules.steps.schedule import DEFAULT, Schedule
 from hlotune.schedules.targets.target import Target
 from hlotune.tuning_logs.database import Conditions, Database, conditions
 from hlotune.tuning_logs.decisions import (
+    NEVER_TUNED,
     TOGETHER,
     Decision,
     decision,
@@ -44,7 +46,7 @@ from hlotune.tuning_logs.open_database import chosen
 __all__ = ["Explanation", "TunedFunction", "apply", "freeze"]
 
 LOG = logging.getLogger("hlotune.apply")
-Status = Literal["tuned", "kept default", "no record", "failed", "covered"]
+Status = Literal["tuned", "kept default", "no record", "failed", "covered", "too small"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +54,7 @@ class Explanation:
     """What was done with a site, and why.
 
     `failed`: its schedule could not be used.  `covered`: another site that shares operations was
-    replaced instead.
+    replaced instead.  `too small`: a kernel of it takes less time than is worth a call.
     """
 
     site: Site
@@ -119,6 +121,12 @@ class TunedFunction:
     def explain(self) -> tuple[Explanation, ...]:
         """One line a site, alternatives included."""
         return self._explanations
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether there is no record of any kernel of the program that is worth one."""
+        statuses = {e.status for e in self._explanations} - {"too small"}
+        return statuses <= {"no record"}
 
     @property
     def outdated(self) -> str | None:
@@ -196,7 +204,7 @@ def applied(
     with Vouching(target, numerics) as vouching:
         replacements, failures = _built(program, found, decisions, target, vouching)
     explanations = tuple(
-        _explained(site, found, decisions, replacements, failures, vouching.verified)
+        _explained(site, found, decisions, replacements, failures, vouching.verified, target)
         for site in found
     )
     function = assembled(program, replacements, target)
@@ -296,9 +304,10 @@ def _explained(
     replacements: Sequence[Replacement],
     failures: Mapping[Site, str],
     verified: Collection[str],
+    target: Target,
 ) -> Explanation:
     decided = decisions[site.kernel.key]
-    status, reason = _without_it(site, found, decisions, replacements)
+    status, reason = _without_it(site, found, decisions, replacements, target)
     schedule = None
     if site in failures:
         status, reason = "failed", failures[site]
@@ -322,6 +331,7 @@ def _without_it(
     found: Sequence[Site],
     decisions: Mapping[str, Decision],
     replacements: Sequence[Replacement],
+    target: Target,
 ) -> tuple[Status, str]:
     """Why a site is not replaced: its kernel, or another site that shares operations with it."""
     decided = decisions[site.kernel.key]
@@ -332,4 +342,7 @@ def _without_it(
         return "covered", f"{rival.name}, which shares operations with it, was tuned in its place"
     if used is not None and decided.final and decided.final.won:
         return "covered", f"{used.name} saves more, and shares operations with it"
-    return "no record" if decided.final is None else "kept default", decided.reason
+    if decided.final is not None:
+        return "kept default", decided.reason
+    small = tiny(site, target) if decided.reason == NEVER_TUNED else None
+    return ("too small", f"left as it is: {small}") if small else ("no record", decided.reason)

@@ -251,7 +251,7 @@ class Jitted:
             return None
         tuned = self._applied(program, path, target) if path.exists() else None
         on_miss = self.on_miss if isinstance(target, CpuTarget) else None
-        if on_miss is not None and (tuned is None or _is_unknown(tuned)):
+        if on_miss is not None and (tuned is None or tuned.is_unknown):
             on_miss(program, path, self.numerics)
             tuned = self._applied(program, path, target)
         if tuned is None:
@@ -268,8 +268,3 @@ class Jitted:
             target=target,
             any_jaxlib=self.any_jaxlib,
         )
-
-
-def _is_unknown(tuned: TunedFunction) -> bool:
-    """Whether there is no record of any kernel of a program."""
-    return all(e.status == "no record" for e in tuned.explain())

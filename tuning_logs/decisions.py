@@ -15,6 +15,8 @@ from hlotune.tuning_logs.finals import WRONG, Final, Outcome, Paired
 from hlotune.tuning_logs.rows import Row
 from hlotune.tuning_logs.toolchains import with_other_flags, with_other_jaxlib
 
+NEVER_TUNED = "never tuned"
+"""The reason for leaving a kernel to XLA of which there is no record of any kind."""
 TOGETHER: Outcome = "tuned together"
 HURRIED = 0.5
 """A comparison with at most this share of the pairs of another was made in a hurry beside it."""
@@ -291,7 +293,7 @@ def _why_missing(database: Database, kernel_key: str, under: Conditions) -> str:
         {"kernel": kernel_key, "default": DEFAULT.to_json(), **under},
     )[0]
     if not elsewhere["n"]:
-        return "never tuned"
+        return NEVER_TUNED
     words = {
         "machine": "on this machine",
         "toolchain": "with this toolchain",

@@ -1,5 +1,6 @@
 """`hlotune.jit` gives what `jax.jit` gives, by tuned kernels where records say so."""
 
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -435,3 +436,15 @@ for jit in (jax.jit(dense), fast):
 
 def test_arrays_on_several_devices_are_computed_where_jax_has_it(database: Path) -> None:
     subprocess.run([sys.executable, "-c", SPREAD, str(database)], check=True)
+
+
+def test_kernels_that_are_too_small_are_said_to_be_left_as_they_are(tmp_path: Path) -> None:
+    def both(x: Any, w: Any) -> Any:
+        return x @ w, jax.nn.softmax(x)
+
+    site = first_sites(load(both, X, W))["dot0"]
+    fast = hlotune.jit(both, database=recorded(tmp_path / "one.db", {site: final(DIRECT)}))
+    said = {e.site.label: (e.status, e.reason) for e in fast.explain(X, W)}
+    ((small, (status, reason)),) = [x for x in said.items() if "softmax" in x[0]]
+    assert (small, status) == ("softmax 8x16", "too small")
+    assert re.fullmatch(r"left as it is: expected a kernel of at least 3 us, got one .*", reason)

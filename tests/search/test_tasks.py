@@ -10,9 +10,10 @@ from jax import lax
 from hlotune.hlo.canonical import graph_of
 from hlotune.hlo.frontends.program import argument, load
 from hlotune.hlo.sites.sites import sites
+from hlotune.hlo.sites.tiny import tiny
 from hlotune.hlo.to_compute.assemble import compute_of
 from hlotune.measure.machine.targets import TARGETS, host_target
-from hlotune.search.tasks import other_forms, tasks, tiny
+from hlotune.search.tasks import other_forms, tasks
 
 WORDS, WIDTH = 50_000, 768
 
