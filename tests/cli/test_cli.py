@@ -282,7 +282,10 @@ def test_what_a_program_prints_is_no_part_of_the_answer(tmp_path: Path) -> None:
     )
     done = tune("kernels", f"{tmp_path / 'a.py'}:made", "--json")
     assert len(json.loads(done.stdout)["kernels"]) == 1
-    assert done.stderr.splitlines() == ["imported", "called", "traced"]
+    said = ["imported", "called", "traced"]
+    assert [
+        x for x in done.stderr.splitlines() if x in said
+    ] == said  # libraries may warn beside it
 
 
 def test_json_refuses_numbers_that_json_has_not() -> None:
