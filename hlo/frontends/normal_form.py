@@ -20,6 +20,7 @@ from hlotune.hlo.frontends.symbolic_sizes import static_shapes
 from hlotune.hlo.mlir import module as mlir
 from hlotune.hlo.mlir import rewrite
 from hlotune.hlo.mlir.channels_last import with_channels_last
+from hlotune.hlo.mlir.platform_index import fill_in_platform, platforms_of
 from hlotune.hlo.mlir.symbolic import symbolic_arguments, with_shapes
 from hlotune.schedules.errors import ProgramError
 
@@ -45,12 +46,14 @@ def parsed_file(
         return _of_onnx(data, path, sizes, allow)
     if suffix == PYTORCH:
         return _of_pytorch(data, path, sizes, allow)
+    platforms = platforms_of(data)
     if suffix == ".pb":
         data = stablehlo_of_proto(data)
     elif is_hlo_text(data) or (suffix == ".hlo" and not is_mlir(data)):
         data = stablehlo_of_text(data.decode(errors="replace"))
     module = mlir.parse(mlir.exported_module(data), f"{mlir.STABLEHLO} or {HLO_TEXT}")
     rewrite.name_entry(module)
+    fill_in_platform(module, platforms, path)
     if arguments := symbolic_arguments(module):
         module = with_shapes(module, static_shapes(arguments, sizes, path), path)
     elif sizes:
