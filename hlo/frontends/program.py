@@ -190,8 +190,16 @@ def from_module(module: Any, arguments: tuple[Any, ...], source: str | None = No
     # by its name: the one module that needs torch, which is there if a module of it is
     modules = importlib.import_module("hlotune.hlo.frontends.pytorch.modules")
     source = source or _qualified_name(type(module))
-    given, refused = modules.tensors_in(arguments), None
-    for exported in modules.exports(module, given, source):
+    given = modules.tensors_in(arguments)
+    refused: ProgramError | None = None
+    exports = modules.exports(module, given, source)
+    while True:
+        try:
+            exported = next(exports, None)
+        except ProgramError as error:  # of torch: it exports nothing, or has no other form of it
+            exported, refused = None, refused or error
+        if exported is None:
+            break
         try:
             function = modules.ModuleFunction(exported, source, modules.signature_of(module))
             with jax.enable_x64(True):

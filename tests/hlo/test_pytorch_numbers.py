@@ -61,6 +61,29 @@ def test_bytes_of_images_are_those_of_pytorch(channels: int) -> None:
     require_equal(Of(images), torch.randint(0, 256, (2, channels, 7, 10), dtype=torch.uint8))
 
 
+def narrow(x: Any) -> list[Any]:
+    """Resized to one row or column, or to one number, and from them."""
+    of, sizes = nn.functional.interpolate, ((1, 1), (7, 1), (1, 10), (4, 1), (1, 23), (14, 1))
+    columns, row = x[..., :1], x[..., :1, :]
+    return [
+        of(image, size, mode=mode, align_corners=aligned)
+        for image, to in ((x, sizes), (columns, ((7, 5), (3, 1))), (row, ((5, 10), (1, 4))))
+        for size in to
+        for mode in ("bilinear", "bicubic")
+        for aligned in (True, False)
+    ]
+
+
+@pytest.mark.parametrize("channels", [1, 3, 4, 8])
+def test_bytes_of_images_of_one_column_or_row_are_those_of_pytorch(channels: int) -> None:
+    """Each channel alone: of several torch 2.13 repeats the first row of one column, or fails."""
+    torch.manual_seed(0)
+    x = torch.randint(0, 256, (2, channels, 7, 10), dtype=torch.uint8)
+    alone = zip(*(narrow(x[:, c : c + 1]) for c in range(channels)), strict=True)
+    for one, parts in zip(computed(Of(narrow), x), alone, strict=True):
+        np.testing.assert_array_equal(one, torch.cat(parts, 1).numpy())
+
+
 def test_images_of_wide_floats_lose_nothing_by_resizing() -> None:
     torch.manual_seed(0)
     x = torch.randn(1, 2, 7, 10, dtype=torch.float64)

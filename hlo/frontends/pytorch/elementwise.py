@@ -7,8 +7,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.scipy import special
 
 from hlotune.hlo.frontends.pytorch.types import (
+    Refusal,
     Value,
     common_dtype,
     floating,
@@ -158,6 +160,15 @@ def _glu(self: Value, dim: int = -1) -> Any:
     return a * jax.nn.sigmoid(b)
 
 
+def _randomly_leaky_relu(
+    self: Value, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False,
+    generator: Value = None, noise: Value = None,
+) -> Any:  # fmt: skip
+    if training:
+        raise Refusal("rrelu in training: call module.eval() before the export")
+    return _leaky_relu(jnp.asarray(self), (lower + upper) / 2)
+
+
 def _digamma(x: Any) -> Any:
     """Infinite at 0, by its sign, where XLA has no number."""
     return jnp.where(x == 0, -jnp.copysign(jnp.asarray(np.inf, x.dtype), x), lax.digamma(x))
@@ -170,7 +181,7 @@ ROWS = {
         clamp_min=_clamp_least, clamp_max=_clamp_most, where=_where, masked_fill=_masked_fill,
         gelu=_gelu, leaky_relu=_leaky_relu, elu=_elu, prelu=_prelu, _prelu_kernel=_prelu,
         hardtanh=_hardtanh, softplus=_softplus, round=_round, addcmul=_addcmul, addcdiv=_addcdiv,
-        lerp=_lerp, glu=_glu,
+        lerp=_lerp, glu=_glu, rrelu=_randomly_leaky_relu, rrelu_with_noise=_randomly_leaky_relu,
     ),
     **rows(
         mul=_binary(jnp.multiply), multiply=_binary(jnp.multiply), maximum=_binary(jnp.maximum),
@@ -199,7 +210,9 @@ ROWS = {
         log_sigmoid=_unary(jax.nn.log_sigmoid), log10=_unary(jnp.log10),
         asinh=_unary(jnp.arcsinh), acosh=_unary(jnp.arccosh), atanh=_unary(jnp.arctanh),
         erfc=_unary(lax.erfc), erfinv=_unary(lax.erf_inv), lgamma=_unary(lax.lgamma),
-        digamma=_unary(_digamma),
+        digamma=_unary(_digamma), i0=_unary(special.i0), special_i0=_unary(special.i0),
+        special_i0e=_unary(special.i0e), special_i1=_unary(special.i1),
+        special_i1e=_unary(special.i1e),
     ),
     **rows(
         relu=_same(lambda x: jnp.maximum(x, 0)), relu6=_same(lambda x: jnp.clip(x, 0, 6)),

@@ -1,6 +1,6 @@
 """Runs the graph of an exported program over JAX's arrays."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,8 +20,17 @@ _IGNORED = ("as_device", "as_layout", "as_memory_format")
 
 def unknown_operations(program: Exported) -> tuple[str, ...]:
     """Names of operations that have no rule, each once."""
-    targets = [node["target"] for node in program.graph["nodes"]]
+    targets = [node["target"] for node in nodes_in(program.graph)]
     return tuple(sorted({t.removeprefix("torch.ops.") for t in targets if row_of(t)[0] is None}))
+
+
+def nodes_in(graph: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """The nodes of a graph and of those inside of it."""
+    for node in graph["nodes"]:
+        yield node
+        for named in node["inputs"]:
+            if "as_graph" in named["arg"]:
+                yield from nodes_in(named["arg"]["as_graph"]["graph"])
 
 
 def require_known(program: Exported, path: str) -> None:
@@ -42,9 +51,7 @@ def run_graph(program: Exported, arguments: Sequence[Value], path: str) -> list[
     """
     values = {name: jnp.asarray(t) for name, t in program.tensors.items()}
     values |= dict(zip(program.arguments, arguments, strict=True))
-    run = _Run(values, path, frozenset(values), _last_uses(program.graph))
-    for place, node in enumerate(program.graph["nodes"]):
-        run.step(place, node)
+    run = _ran(program.graph, values, path)
     results = []
     for spec in program.signature["output_specs"]:
         ((kind, what),) = spec.items()
@@ -55,6 +62,14 @@ def run_graph(program: Exported, arguments: Sequence[Value], path: str) -> list[
             )
         results.append(run.value(what["arg"]))
     return results
+
+
+def _ran(graph: Mapping[str, Any], values: dict[str, Value], path: str) -> "_Run":
+    """All nodes of a graph, run on what it is given."""
+    run = _Run(values, path, frozenset(values), _last_uses(graph))
+    for place, node in enumerate(graph["nodes"]):
+        run.step(place, node)
+    return run
 
 
 def shared_results(program: Exported) -> list[str]:
@@ -95,9 +110,10 @@ class _Run:
         target = node["target"]
         row, changes = row_of(target)
         assert row is not None, target
-        inputs = {i["name"]: self.value(i["arg"]) for i in node["inputs"]}
+        inputs = [(i["name"], self.value(i["arg"])) for i in node["inputs"]]
         try:
-            made = row.rule(**inputs)
+            unnamed = [value for name, value in inputs if not name]
+            made = row.rule(*unnamed, **{name: value for name, value in inputs if name})
         except Refusal as refusal:
             raise ProgramError(
                 f"expected what hlotune has a rule for in {self.path}, got {refusal}"
@@ -170,12 +186,24 @@ class _Run:
             if "as_name" in what:
                 return self.values[what["as_name"]]
             return _plain(next(iter(what.values())))
+        if kind == "as_graph":
+            return self._inner(what["graph"])
         if kind == "as_sym_ints":
             return [self.value({"as_sym_int": one}) for one in what]
         raise ProgramError(
             f"expected tensors and numbers in {self.path}, got {kind.removeprefix('as_')}; export "
             "the module with static shapes, and without objects of its own"
         )
+
+    def _inner(self, graph: Mapping[str, Any]) -> Callable[..., list[Value]]:
+        """A graph inside of this one, as a function of its inputs."""
+        names = [name for given in graph["inputs"] for name in _read(given)]
+
+        def function(*operands: Value) -> list[Value]:
+            run = _ran(graph, dict(zip(names, operands, strict=True)), self.path)
+            return [run.value(output) for output in graph["outputs"]]
+
+        return function
 
     def _tensor(self, name: str) -> Value:
         value = self.values.get(name)

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 
 from hlotune.hlo.frontends.pytorch.archive import Exported, dtype_of, exported
-from hlotune.hlo.frontends.pytorch.graphs import require_known, run_graph
+from hlotune.hlo.frontends.pytorch.graphs import nodes_in, require_known, run_graph
 from hlotune.hlo.frontends.pytorch.symbols import require_in_range, size_of
 from hlotune.hlo.frontends.pytorch.types import is_tensor
 from hlotune.hlo.frontends.symbolic_sizes import Argument, static_shapes
@@ -43,7 +43,7 @@ def imported(
     """
     program = exported(data, path)
     require_known(program, path)
-    allow(2 + SECONDS_OF_A_NODE * len(program.graph["nodes"]), len(data))
+    allow(2 + SECONDS_OF_A_NODE * len(tuple(nodes_in(program.graph))), len(data))
     with jax.enable_x64(True):
         traced = jax.jit(tensors_of(program, path), keep_unused=True).trace(
             *argument_types(program, sizes, path)

@@ -42,6 +42,11 @@ def _einsum(equation: str, tensors: Any, path: Any = None) -> Any:
     return jnp.einsum(equation, *tensors)
 
 
+def _bilinear(input1: Value, input2: Value, weight: Value, bias: Value = None) -> Any:
+    made = jnp.einsum("...i,oij,...j->...o", input1, weight, input2)
+    return made if bias is None else made + jnp.asarray(bias)
+
+
 def _each(value: Any, rank: int) -> list[int]:
     """A number an axis; one number, alone or in a list, stands for all of them."""
     listed = value if isinstance(value, list | tuple) else [value]
@@ -143,4 +148,5 @@ ROWS = rows(
     conv1d=_convolution, conv2d=_convolution, conv3d=_convolution, conv_transpose1d=_transposed,
     conv_transpose2d=_transposed, conv_transpose3d=_transposed,
     scaled_dot_product_attention=_attention, cdist=_distances, _cdist_forward=_distances,
+    bilinear=_bilinear,
 )  # fmt: skip

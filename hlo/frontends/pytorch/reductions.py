@@ -95,6 +95,22 @@ def _cumulative_logsumexp(self: Value, dim: int) -> Any:
     return lax.cumlogsumexp(x, dim % x.ndim) if x.ndim else x
 
 
+def _cumulative_extreme(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The largest or smallest of the values so far, and the last place that has it; what is no
+    number stays."""
+
+    def rule(self: Value, dim: int) -> Any:
+        x = jnp.asarray(self)
+        if not x.ndim:
+            return x, jnp.zeros((), np.int64)
+        axis = dim % x.ndim
+        made = function(x, axis)
+        places = lax.broadcasted_iota(np.int64, x.shape, axis)
+        return made, lax.cummax(jnp.where((x == made) | (x != x), places, 0), axis)
+
+    return rule
+
+
 def _norm(
     self: Value, ord: Any = 2, dim: Any = None, keepdim: bool = False, dtype: Any = None
 ) -> Any:
@@ -225,7 +241,8 @@ ROWS = {
         native_layer_norm=_native_layer_norm, rms_norm=_rms_norm, group_norm=_group_norm,
         native_group_norm=_native_group_norm,
         instance_norm=_instance_norm, cumprod=_cumulative_product,
-        logcumsumexp=_cumulative_logsumexp,
+        logcumsumexp=_cumulative_logsumexp, cummax=_cumulative_extreme(lax.cummax),
+        cummin=_cumulative_extreme(lax.cummin),
     ),
     **rows(
         amax=_over(jnp.max), amin=_over(jnp.min), any=_over(jnp.any), all=_over(jnp.all),

@@ -30,6 +30,14 @@ def _transpose(self: Value, dim0: int, dim1: int) -> Any:
     return jnp.swapaxes(self, dim0, dim1) if self.ndim else self
 
 
+def _matrices_turned(self: Value) -> Any:
+    return jnp.swapaxes(self, -1, -2)
+
+
+def _adjoint(self: Value) -> Any:
+    return jnp.conj(jnp.swapaxes(self, -1, -2))
+
+
 def _t(self: Value) -> Any:
     return jnp.transpose(self)
 
@@ -269,6 +277,7 @@ ROWS = {
         True,
         view=_reshape, _unsafe_view=_reshape, reshape=_reshape, flatten=_flatten,
         unflatten=_unflatten, permute=_permute, transpose=_transpose, t=_t, numpy_T=_t,
+        mT=_matrices_turned, mH=_adjoint, adjoint=_adjoint, matrix_H=_adjoint,
         expand=_expand, expand_as=_expand_as, slice=_slice, narrow=_narrow, select=_select,
         unsqueeze=_unsqueeze, squeeze=_squeeze, split=_split, split_with_sizes=_split,
         chunk=_chunk, unbind=_unbind, contiguous=_itself, detach=_itself, alias=_itself,
