@@ -106,6 +106,8 @@ class Jitted:
     others: tuple[str, ...] = ()
     """Options of `jax.jit` that tuned programs do not keep: XLA runs the function."""
     _known: dict[Key, TunedFunction | None] = field(default_factory=dict)
+    _reasons: dict[Key, tuple[Explanation, ...]] = field(default_factory=dict)
+    """Why kinds of calls are left to XLA, where records were applied to their programs."""
     _has_warned: bool = False
     """Whether a warning has named these options."""
     _only: Callable[..., Any] | None = None
@@ -142,13 +144,22 @@ class Jitted:
         return self.plain(*arguments, **named)  # outside of the handler: it has no error behind
 
     def explain(self, /, *arguments: Any, **named: Any) -> tuple[Explanation, ...]:
-        """What is done with each site of the program for such arguments; none where XLA has it."""
-        tuned = self._tuned(self._split(arguments, named))
-        return () if tuned is None else tuned.explain()
+        """What is done with each site of the program for such arguments, and why; nothing where the
+        database is not there, or hlotune does not take the program.
+        """
+        split = self._split(arguments, named)
+        tuned = self._tuned(split)
+        if tuned is not None:
+            return tuned.explain()
+        try:
+            return self._reasons.get(key_of(split), ())
+        except TypeError:
+            return ()
 
     def clear_cache(self) -> None:
         """Forgets what was found, so that newer records are seen."""
         self._known.clear()
+        self._reasons.clear()
         self._only = None
         self.plain.clear_cache()
         self._left.clear_cache()
@@ -189,13 +200,20 @@ class Jitted:
         except TypeError:  # what is no array, or a static value without a hash: JAX will tell
             return None
         if not known:
-            self._known[key] = tuned = self._found(split, types_of(key))
+            self._known[key] = tuned = self._kept(key, self._found(split, types_of(key)))
             if not any(self._known.values()):
                 self._only = self._left
             else:
                 alone = tuned if len(self._known) == 1 else None
                 self._only = self._for_only(key, split, alone) if alone else None
         return self._known[key]
+
+    def _kept(self, key: Key, found: TunedFunction | None) -> TunedFunction | None:
+        """What was found, where any kernel of it is tuned; else the reasons are kept alone."""
+        if found is None or found.replacements:
+            return found
+        self._reasons[key] = found.explain()
+        return None
 
     def _is_left(self, split: Split) -> bool:
         """Whether calls like this one were looked up and left to XLA."""
@@ -258,7 +276,7 @@ class Jitted:
             return None
         if tuned.outdated:
             LOG.warning("XLA runs %s: %s", name, tuned.outdated)
-        return tuned if tuned.replacements else None
+        return tuned
 
     def _applied(self, program: Program, path: Path, target: Target) -> TunedFunction:
         return applied(

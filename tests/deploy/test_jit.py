@@ -131,6 +131,8 @@ def test_without_records_it_is_jax_jit(tmp_path: Path, monkeypatch: pytest.Monke
     assert not (tmp_path / "none.db").exists()
     empty = hlotune.jit(dense, database=recorded(tmp_path / "empty.db", {}))
     np.testing.assert_array_equal(empty(X, W), jax.jit(dense)(X, W))
+    said = [(e.status, e.reason) for e in empty.explain(X, W)]
+    assert ("no record", "never tuned") in said and "tuned" not in dict(said)
 
 
 def test_new_records_are_seen_once_the_cache_is_cleared(tmp_path: Path) -> None:
@@ -364,7 +366,7 @@ def test_random_numbers_do_not_depend_on_the_calls_before(tmp_path: Path, is_tun
     site = first_sites(load(noisy, X, W, 3))["dot0"]
     path = recorded(tmp_path / "keys.db", {site: final(DIRECT)} if is_tuned else {})
     fast, plain = hlotune.jit(noisy, database=path), jax.jit(noisy)
-    assert bool(fast.explain(X, W, 3)) == is_tuned
+    assert ("tuned" in [e.status for e in fast.explain(X, W, 3)]) == is_tuned
     for rows in (X, X[:4], X):
         for generator in ("threefry2x32", "rbg", "threefry2x32"):
             with jax.default_prng_impl(generator):
