@@ -46,7 +46,8 @@ def end(
     if result.needed_s is not None:
         raise NoRecord(
             f"program {result.program_name}: expected time for a batch of trials, found none in "
-            f"{too_short(budget_s, whole_s, result.needed_s)}"
+            f"{too_short(budget_s, whole_s, result.needed_s)}, or --first for first candidates "
+            "without a search"
         )
     if not result.kernels:
         why = "; ".join(reason for _, reason in result.skipped)

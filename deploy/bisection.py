@@ -72,6 +72,8 @@ def shortfalls(
     gained: Callable[[Sequence[Replacement]], float | None],
 ) -> tuple[Shortfall, ...]:
     """The parts that disappoint; `gained` measures seconds, or gives None when time is up."""
+    if not parts:
+        return ()
     expected_s, gained_s = sum(map(promised, parts)), gained(parts)
     if gained_s is None or gained_s >= SHORTFALL * expected_s:
         return ()

@@ -119,6 +119,7 @@ def test_bisection_finds_the_one_that_disappoints(deep: Program) -> None:
 
 def test_bisection_stops_when_time_is_up(deep: Program) -> None:
     assert shortfalls(replacements(deep), lambda r: 1.0, lambda some: None) == ()
+    assert shortfalls((), lambda r: 1.0, lambda some: -1e-6) == (), "nothing falls short of nothing"
 
 
 @dataclass
