@@ -63,8 +63,7 @@ def fill_in_platform(module: Module, platforms: Sequence[str], path: str) -> Non
         ProgramError: the module is for other platforms, or its numbers are not known and matter.
     """
     main = module.functions().get("main")
-    position = _position(main) if main is not None else None
-    if position is None:
+    if main is None or (position := _position(main)) is None:
         return
     with module.op.context, ir.Location.unknown():
         inline_calls(module, main)

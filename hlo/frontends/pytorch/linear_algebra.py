@@ -156,7 +156,8 @@ def _power(self: Value, n: int) -> Any:
 
 
 def _cross(self: Value, other: Value, dim: int = -1) -> Any:
-    return jnp.cross(*jnp.broadcast_arrays(self, other), axis=dim)
+    a, b = jnp.broadcast_arrays(self, other)
+    return jnp.cross(a, b, axis=dim)
 
 
 def _trace(self: Value) -> Any:

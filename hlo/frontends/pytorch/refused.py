@@ -23,4 +23,4 @@ def _drawn(name: str) -> Callable[..., Any]:
     return rule
 
 
-ROWS = rows(**{name: _drawn(name) for name in DRAWING})
+ROWS = rows(False, **{name: _drawn(name) for name in DRAWING})
