@@ -38,7 +38,7 @@ MOST_NAMED = 10
 GOLDEN = Path(__file__).parent / "golden"
 REFERENCES = {
     "codegen", "examples", "hlo", "schedules",
-    "test_accuracy", "test_artifact", "test_jit", "test_programs_for_devices",
+    "test_accuracy", "test_artifact", "test_jit", "test_jit_kinds", "test_programs_for_devices",
     "test_rounded_operands", "test_to_onnx", "test_training_rows",
 }  # fmt: skip
 """Folders and files of tests where XLA computes references and what stands around kernels, or

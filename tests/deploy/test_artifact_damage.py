@@ -1,10 +1,6 @@
-"""Each kind of damage of a tuned program's file is one error with one clear message."""
+"""A tuned program's file whose members are damaged or of another one is one clear error."""
 
-import copy
-import hashlib
 import json
-import tracemalloc
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,9 +17,20 @@ from hlotune.measure.machine.targets import TARGETS
 from hlotune.schedules.errors import ProgramError, TargetError
 from tests.deploy.test_artifact import PACKED, X, tuned
 from tests.support.applied import normal
+from tests.support.damaged_artifacts import (
+    Change,
+    Members,
+    changed,
+    first,
+    flipped,
+    honest,
+    packed,
+    renamed,
+    with_kernel,
+    with_manifest,
+    without_field,
+)
 
-Members = dict[str, bytes]
-Change = Callable[[Members], object]
 ANY = "3" * 32
 
 
@@ -34,103 +41,6 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     program = load(freeze(lambda w, x: {"y": jax.nn.relu(x @ w)}, normal(16, 32)), X)
     save_artifact(tuned(program, folder, PACKED), folder / "layer.hlotune")
     return folder / "layer.hlotune"
-
-
-def changed(
-    file: Path, folder: Path, change: Change = lambda m: None, compression: int = zipfile.ZIP_STORED
-) -> Path:
-    """A copy whose members were changed."""
-    with zipfile.ZipFile(file) as archive:
-        members = {name: archive.read(name) for name in archive.namelist()}
-    change(members)
-    path = folder / "changed.hlotune"
-    with zipfile.ZipFile(path, "w", compression) as archive:
-        for name, data in members.items():
-            archive.writestr(name, data)
-    return path
-
-
-def with_directory(
-    file: Path, folder: Path, change: Callable[[list[zipfile.ZipInfo]], object]
-) -> Path:
-    """A copy whose directory of members says something else than their bytes."""
-    path = changed(file, folder)
-    with zipfile.ZipFile(path, "a") as archive:
-        change(archive.filelist)
-        archive._didModify = True  # type: ignore[attr-defined]
-    return path
-
-
-def with_manifest(**values: Any) -> Change:
-    def change(members: Members) -> None:
-        members[MANIFEST] = json.dumps(json.loads(members[MANIFEST]) | values).encode()
-
-    return change
-
-
-def without_field(name: str) -> Change:
-    def change(members: Members) -> None:
-        fields = json.loads(members[MANIFEST])
-        del fields[name]
-        members[MANIFEST] = json.dumps(fields).encode()
-
-    return change
-
-
-def honest(**values: bytes) -> Change:
-    """Puts other bytes into members, named by their beginnings, and the hashes of these."""
-
-    def change(members: Members) -> None:
-        fields = json.loads(members[MANIFEST])
-        for start, data in values.items():
-            name = first(members, start)
-            members[name] = data
-            fields["sha256"][name] = hashlib.sha256(data).hexdigest()
-        members[MANIFEST] = json.dumps(fields).encode()
-
-    return change
-
-
-def with_kernel(**values: Any) -> Change:
-    """The same machine code, with other fields beside it."""
-
-    def change(members: Members) -> None:
-        magic, header, code = members[first(members, "kernels")].split(b"\n", 2)
-        fields = json.dumps(json.loads(header) | values).encode()
-        honest(kernels=b"\n".join((magic, fields, code)))(members)
-
-    return change
-
-
-def packed(argument: Any, size: Any, entry: Any = "prepack_0") -> dict[str, Any]:
-    return {"argument": argument, "bytes": size, "entry": entry}
-
-
-def renamed(before: str, after: str) -> Change:
-    """Names a member otherwise, in the manifest too."""
-
-    def change(members: Members) -> None:
-        name = first(members, before)
-        members[after] = members.pop(name)
-        fields = json.loads(members[MANIFEST])
-        fields["sha256"][after] = fields["sha256"].pop(name)
-        members[MANIFEST] = json.dumps(fields).encode()
-
-    return change
-
-
-def first(members: Members, start: str) -> str:
-    return next(name for name in members if name.startswith(start))
-
-
-def flipped(start: str) -> Change:
-    """Flips a bit of a member."""
-
-    def change(members: Members) -> None:
-        name = first(members, start)
-        members[name] = members[name][:-1] + bytes([members[name][-1] ^ 1])
-
-    return change
 
 
 def nested(depth: int) -> Any:
@@ -323,121 +233,3 @@ def test_another_machine_is_named(file: Path, tmp_path: Path) -> None:
     change = with_manifest(target=TARGETS["aarch64"].fingerprint)
     with pytest.raises(TargetError, match="got aarch64"):
         load_artifact(changed(file, tmp_path, change))
-
-
-@pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
-def test_compressed_members_are_refused_before_they_take_memory(
-    file: Path, tmp_path: Path, method: int
-) -> None:
-    path = changed(file, tmp_path, lambda m: m.update(packed=bytes(64 << 20)), method)
-    assert path.stat().st_size < 1 << 20
-    with pytest.raises(ProgramError, match=r"stored as they are, got manifest.json compressed"):
-        load_with_little_memory(path)
-
-
-def test_members_in_the_same_place_are_refused_before_they_take_memory(
-    file: Path, tmp_path: Path
-) -> None:
-    def change(members: list[zipfile.ZipInfo]) -> None:
-        for n in range(1000):
-            members.append(again := copy.copy(members[-1]))
-            again.filename = f"again/{n}"
-
-    path = with_directory(file, tmp_path, change)
-    with pytest.raises(ProgramError, match=r"to fit into its \d+ bytes, got sizes of \d+ bytes"):
-        load_with_little_memory(path)
-
-
-def load_with_little_memory(path: Path) -> None:
-    """Loads a file, and asserts that this took less than 4 MiB whether it succeeds or not."""
-    tracemalloc.start()
-    try:
-        load_artifact(path)
-    finally:
-        peak = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
-        assert peak < 4 << 20
-
-
-def with_sizes(members: list[zipfile.ZipInfo]) -> None:
-    members[1].file_size = members[1].compress_size = 1 << 40
-
-
-def with_half(members: list[zipfile.ZipInfo]) -> None:
-    members[1].compress_size //= 2
-
-
-def with_flag(members: list[zipfile.ZipInfo]) -> None:
-    members[1].flag_bits |= 1
-
-
-def with_place(members: list[zipfile.ZipInfo]) -> None:
-    members[1].header_offset += 1
-
-
-def with_sum(members: list[zipfile.ZipInfo]) -> None:
-    members[1].CRC ^= 1
-
-
-def with_less(members: list[zipfile.ZipInfo]) -> None:
-    members[1].file_size -= 1
-    members[1].compress_size -= 1
-
-
-def with_name(members: list[zipfile.ZipInfo]) -> None:
-    members[1].filename = "program\xa0\u202e.mlirbc"
-
-
-def twice(members: list[zipfile.ZipInfo]) -> None:
-    members.append(copy.copy(members[1]))
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (with_sizes, r"to fit into its \d+ bytes, got sizes of \d{13} bytes together"),
-        (with_half, "got program.mlirbc compressed or encrypted"),
-        (with_flag, "got program.mlirbc compressed or encrypted"),
-        (with_name, r"as `tune apply` names them, got program\\xa0\\u202e\.mlirbc; write"),
-        (twice, "expected each member of .* once, got program.mlirbc twice"),
-        (with_place, "got program.mlirbc damaged"),
-        (with_sum, "got program.mlirbc damaged"),
-        (with_less, "got program.mlirbc damaged"),
-    ],
-)
-def test_a_directory_that_contradicts_the_file_is_refused(
-    file: Path,
-    tmp_path: Path,
-    change: Callable[[list[zipfile.ZipInfo]], object],
-    message: str,
-) -> None:
-    with pytest.raises(ProgramError, match=message):
-        load_artifact(with_directory(file, tmp_path, change))
-
-
-def test_a_file_cut_anywhere_is_one_clear_error(file: Path, tmp_path: Path) -> None:
-    data, path = file.read_bytes(), tmp_path / "cut.hlotune"
-    for length in [*range(0, len(data), 97), len(data) - 1]:
-        path.write_bytes(data[:length])
-        with pytest.raises(ProgramError, match=r"^expected [^\n]*$"):
-            load_artifact(path)
-
-
-def test_a_changed_byte_anywhere_is_an_error_of_ours_or_changes_nothing(
-    file: Path, tmp_path: Path
-) -> None:
-    data, path = file.read_bytes(), tmp_path / "flipped.hlotune"
-    for place in range(0, len(data), 41):
-        path.write_bytes(data[:place] + bytes([data[place] ^ 0x41]) + data[place + 1 :])
-        try:
-            assert load_artifact(path).name
-        except (ProgramError, TargetError) as error:
-            assert str(error).startswith("expected ")
-
-
-def test_what_is_no_artifact_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ProgramError, match="got No such file or directory; check the path"):
-        load_artifact(tmp_path / "none.hlotune")
-    (tmp_path / "notes.txt").write_text("notes")
-    with pytest.raises(ProgramError, match="which is none or is cut short"):
-        load_artifact(tmp_path / "notes.txt")

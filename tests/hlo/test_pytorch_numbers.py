@@ -11,7 +11,7 @@ from torch import nn
 
 from hlotune.hlo.calling.callable import jitted
 from hlotune.hlo.frontends.program import load
-from tests.hlo.test_pytorch import Of, require_equal
+from tests.support.torch_modules import Of, require_equal
 
 pytestmark = pytest.mark.torch
 MODES = {

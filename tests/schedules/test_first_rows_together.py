@@ -1,0 +1,78 @@
+"""What first candidates of kernels without a contraction read together, and keep in caches."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from benchmarks.row_kernels import (
+    OF_ROWS,
+    over_rows,
+    softmax,
+)
+from hlotune.measure.machine.targets import TARGETS, host_target
+from hlotune.schedules.algorithms.replay import replay
+from hlotune.schedules.ir.compute import Compute, Stage, Tensor
+from hlotune.schedules.ir.expr import Apply, Load
+from hlotune.schedules.spaces.cpu_rows.space import space_of as rows_space_of
+from hlotune.schedules.steps.steps import AddUp, Split
+from tests.support.row_spaces import grouped, rows_space
+
+
+def test_rows_that_an_iteration_takes_stay_in_the_first_cache_with_all_that_is_read() -> None:
+    target = replace(TARGETS["znver4"], threads=2)
+    for columns, rows in ((64, 8), (768, 2), (1 << 14, 1)):
+        space = rows_space_of(OF_ROWS["layer_norm"](512, columns), target)
+        placed = next(p for p, _ in space.groups(space.firsts()) if p.stage.name == "out")
+        assert placed.block["i"].item() == rows
+
+
+@pytest.mark.parametrize("target", TARGETS.values(), ids=lambda t: t.name)
+@pytest.mark.parametrize("columns", [24, 96, 640, 768, 1000, 32000])
+def test_the_lanes_of_a_first_reduction_are_a_power_of_two(columns: int, target: Any) -> None:
+    compute = softmax(512, columns)
+    space = rows_space_of(compute, target)
+    nest = replay(compute, space.schedule(space.heuristic()), target)
+    for s in (nest.stage("top"), nest.stage("sum")):
+        assert not s.reduces_lanes or s.lanes & (s.lanes - 1) == 0 or s.lanes == columns
+
+
+@pytest.mark.parametrize("name", ["softmax", "layer_norm", "rms_norm", "log_softmax"])
+def test_the_first_sketch_of_rows_that_fit_reads_them_in_one_nest(name: str) -> None:
+    space = rows_space(OF_ROWS[name](512, 1024))
+    (nest,) = space.sketches[0]
+    assert nest.rows == ("i",)
+
+
+def test_long_sums_are_pieces_where_another_stage_computes_them_too() -> None:
+    columns = over_rows(8192, 64)
+    (total,) = columns.stages
+    kept = replace(total, stores=(replace(total.stores[0], tensor="t"),))
+    twice = Apply("add", (Load("t", total.stores[0].index, "f32"),) * 2, "f32")
+    out = Stage("out", total.parallel, (), total.stores, (twice,))
+    compute = Compute((*columns.tensors, Tensor("t", (64,), "f32", "temporary")), (kept, out))
+    steps = rows_space_of(compute, host_target())
+    assert AddUp("all") in steps.schedule(steps.heuristic()).steps
+
+
+@pytest.mark.parametrize(("images", "together"), [(8, 32), (1, 16)])
+def test_pieces_of_rows_that_lie_together_are_read_together_by_as_many_threads(
+    images: int, together: int
+) -> None:
+    space = rows_space_of(grouped(images, 64, 32, 8), TARGETS["znver4"])
+    steps = space.schedule(space.heuristic()).steps
+    splits = {(s.stage, s.axis): s.factors for s in steps if isinstance(s, Split)}
+    tiles, rows = splits["out", "g"][-2:]
+    assert tiles * rows == together
+    assert splits["sum", "g"][-1] == 8, "sums side by side hide the latency of each"
+    assert splits["sum", "c"][-1] == splits["out", "c"][-1] == 8, "no lane lies behind the group"
+
+
+@pytest.mark.parametrize(("target", "long"), [("znver4", 2048), ("x86-64-v3", 256)])
+def test_long_rows_are_reduced_alone_wide_vectors_from_more_of_them_on(
+    target: str, long: int
+) -> None:
+    """From 128 vectors of 64 bytes on, and from 32 of 32 bytes."""
+    for columns, rows in ((long, 1), (long // 2, 2)):
+        space = rows_space_of(softmax(512, columns), TARGETS[target])
+        assert space.values(space.heuristic()[None], "rows", "top")[0] == rows
