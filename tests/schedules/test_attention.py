@@ -1,12 +1,16 @@
 """Attention's algorithm and space: what is drawn is legal, and computes what the oracle says."""
 
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
 
+import hlotune
+from benchmarks.kernels.cases import CASES
 from hlotune.codegen.build import build
 from hlotune.hlo.canonical import graph_of
+from hlotune.hlo.sites.sites import sites
 from hlotune.hlo.to_compute.assemble import compute_of
 from hlotune.measure.machine.targets import TARGETS, host_target
 from hlotune.measure.verification.references import References
@@ -86,6 +90,30 @@ def test_products_have_more_steps_written_out_where_registers_are_few(
     for stage in ("scores", "values"):
         column = space.columns["unroll", stage]
         assert space.knobs.knobs[column - 1].values[found[column]] == steps, stage
+
+
+@pytest.mark.parametrize(
+    ("target", "vectors", "rows", "queries"), [(V3, 2, 4, 16), (Z4, 4, 4, 32)], ids=["few", "wide"]
+)
+def test_the_first_register_tile_of_scores_and_block_of_queries(
+    target: CpuTarget, vectors: int, rows: int, queries: int
+) -> None:
+    program = hlotune.load(CASES["attention 12x128x64"].compiled(), *_heads())
+    (site,) = (s for s in sites(program) if s.pattern == "attention")
+    whole = rewritten(compute_of(graph_of(site.kernel)))
+    space = AttentionSpace(whole, target, "attention")
+    found = space.heuristic()
+
+    def knob(kind: str, stage: str) -> int:
+        column = space.columns[kind, stage]
+        return space.knobs.knobs[column - 1].values[int(found[column])]
+
+    assert (knob("vectors", "scores"), knob("rows", "scores")) == (vectors, rows)
+    assert knob("tiles", "out") * knob("rows", "values") == queries
+
+
+def _heads() -> list[np.ndarray[Any, Any]]:
+    return [np.zeros((12, 128, 64), np.float32)] * 3
 
 
 def test_keys_and_values_of_one_argument_have_copies_of_their_own() -> None:
