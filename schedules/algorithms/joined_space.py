@@ -186,8 +186,8 @@ class AlgorithmsSpace:
         return np.concatenate([found[k] for k in self._most_promising_first()])
 
     def _most_promising_first(self) -> list[int]:
-        """Positions of the parts in the order in which their first candidates are measured; those of
-        others than one that stands for all are left to the search."""
+        """Positions of the parts in the order in which their first candidates are measured; of the
+        one alone that stands for all, where there is one."""
         orders = [algorithm_of(p.algorithm).order for p in self.parts]
         ranked = [k for k, order in enumerate(orders) if order == "estimated"]
         estimates = {k: estimate(self.parts[k]) for k in ranked} if len(ranked) > 1 else {}

@@ -13,7 +13,11 @@ from hlotune.schedules.ir.compute import Axis, Compute, Stage, Store, Tensor
 from hlotune.schedules.ir.expr import Affine, Apply, Load
 from hlotune.schedules.ir.monoids import SUM
 from hlotune.schedules.ir.nest import StageNest, region
-from hlotune.schedules.spaces.cpu_rows.first_candidate import LARGE_AHEAD
+from hlotune.schedules.spaces.cpu_rows.first_candidate import (
+    LARGE_AHEAD,
+    STEPS_OF_TAPS,
+    TAPS_AHEAD,
+)
 from hlotune.schedules.spaces.cpu_rows.space import space_of
 from hlotune.schedules.steps.steps import Ahead
 from tests.support.maps import applied, of_each
@@ -130,3 +134,33 @@ def test_parts_of_a_sum_that_lie_one_behind_the_other_are_not_taken_together() -
     parted = PartialReductions(8)(over_all(1 << 24))
     nest = first_nest(parted, "znver4")
     assert written_out(nest.stages[0], "p0") == 1
+
+
+@pytest.mark.parametrize(("images", "asked"), [(32, [TAPS_AHEAD]), (2, [])])
+def test_taps_ask_for_rows_of_the_next_channel_of_several_images_that_no_cache_holds(
+    images: int, asked: list[int]
+) -> None:
+    compute = weights(512, 5, images, 1024)
+    space = space_of(compute, TARGETS["znver4"])
+    schedule = space.schedule(space.heuristic())
+    assert [s.bytes for s in schedule.steps if isinstance(s, Ahead)] == asked
+    (s,) = replay(compute, schedule, TARGETS["znver4"]).stages
+    assert written_out(s, "b") == min(STEPS_OF_TAPS, images)
+
+
+@pytest.mark.parametrize(
+    ("target", "columns", "vectors"),
+    [("znver4", 208, 13), ("znver4", 512, 8), ("x86-64-v3", 208, 6)],
+)
+def test_short_rows_are_read_whole_where_threads_take_groups_of_them(
+    target: str, columns: int, vectors: int
+) -> None:
+    b, r, c = (Affine.axis(a) for a in "brc")
+    axes = (Axis("b", 64), Axis("c", columns)), (Axis("r", 1024),)
+    load = Load("a0", (b, r, c), "f32")
+    stage = Stage("sum", *axes, (Store("y0", (b, c)),), (load,), SUM)
+    tensors = (Tensor("a0", (64, 1024, columns), "f32", "argument"),
+               Tensor("y0", (64, columns), "f32", "result"))  # fmt: skip
+    (s,) = first_nest(Compute(tensors, (stage,)), target).stages
+    lanes = TARGETS[target].vector_bytes // 4
+    assert written_out(s, "c") == vectors * lanes

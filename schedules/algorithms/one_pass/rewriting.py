@@ -251,9 +251,7 @@ def _rewritten(compute: Compute, found: AboutAMean, points: int) -> Compute:
         found.last.name: (replace(found.last, reduce=over, values=about),),
     }
     stages = [new for s in compute.stages for new in changed.get(s.name, (s,))]
-    return Compute(
-        (*compute.tensors, *pieces.tensors), tuple(stages), compute.leaves_precision
-    )
+    return Compute((*compute.tensors, *pieces.tensors), tuple(stages), compute.leaves_precision)
 
 
 def points_of(extent: int, others: int, most: int, least: int) -> int | None:
@@ -262,5 +260,3 @@ def points_of(extent: int, others: int, most: int, least: int) -> int | None:
     fitting = (n for n in range(min(extent // 2, max(1, most // others)), 1, -1) if extent % n == 0)
     found = next(fitting, 1)
     return found if found * others >= least and found > 1 else None
-
-

@@ -41,7 +41,7 @@ def _spaces(compute: Compute, target: CpuTarget) -> tuple[RowsSpace, ...]:
 
 
 def _pays(compute: Compute, found: AboutAMean, target: CpuTarget) -> bool:
-    """Whether vectors go along the results, and the last cache does not hold what both stages read."""
+    """Whether vectors go along the results, and no cache holds what both stages read."""
     together = any(
         stride(x.index, compute.tensor(x.tensor).strides, a.name) == 1
         for x in loads(found.element)

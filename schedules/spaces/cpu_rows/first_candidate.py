@@ -25,6 +25,7 @@ from hlotune.schedules.spaces.cpu_rows.sketch import sums_floats
 from hlotune.schedules.spaces.cpu_rows.streams import (
     NEIGHBOURS_AHEAD,
     bytes_ahead,
+    is_large,
     passes_caches,
     reads_memory,
     reads_neighbours,
@@ -47,9 +48,11 @@ ROWS_IN_LANES = 2
 LONG_ROW, WIDE_VECTOR, LONG_ROW_OF_WIDE = 32, 64, 128
 """Vectors of a row from which on it is reduced alone, as one stream from memory: the first where
 vectors have 32 bytes or less, as was measured with AVX2, the last for wider ones, with AVX-512."""
-TAPS_TOGETHER = 8
+TAPS_TOGETHER, STEPS_OF_TAPS, TAPS_AHEAD = 8, 4, 4096
 """Rows of a reduction along the lanes that read the same elements, as taps of a window do, and are
-written out together at most: each tensor is read once for all of them."""
+written out together at most: each tensor is read once for all of them.  Then the steps of another
+reduction that are written out, each a stream of its own, and what is asked for ahead of these: rows
+of channels lie one behind the other, and those of images far apart, in the same sets of a cache."""
 ROWS_IN_SCANS = 4
 """Rows that are accumulated along the lanes together: each waits for its own carry."""
 MANY_OPERATIONS = 8
@@ -58,11 +61,14 @@ MANY_LOADS = 3
 """Loads of a reduction from which on each vector of them needs a register more beside the sums."""
 PLANES, PLANES_OF_WIDE = 2, 4
 """Steps of a sum over neighbours in a tensor that no cache holds which are written out together:
-planes that would be read once more from the second cache.  With vectors of 64 bytes, of which there
-are 32, four, and of each row one vector: a row's last one, which is masked, is a small part of it."""
+planes that would be read once more from the second cache.  With vectors of 64 bytes, of which
+there are 32, four, and one vector of each row, whose last one, which is masked, is a small part."""
 TASK_ELEMENTS = 1024
 """Elements in a task of an update of many arrays: so many that waking is worth it, and so few that
 threads which get equally many tasks, some of them of small arrays, are busy for equally long."""
+WHOLE_ROW = 16
+"""Vectors across the results of a sum up to which registers take all of them, where there are 32: a
+row is then read in order, and not half of it ahead of the other half of many rows."""
 VECTORS_OF_OUTER, ROWS_OF_OUTER = 2, 4
 """Vectors and rows of an outer product that are written out: what rows share is loaded once, and
 all passes over it are so many times fewer."""
@@ -126,7 +132,9 @@ def _put_streams(space: RowsKnobs, config: NDArray[np.int32], nest: Nest, stage:
     read; and what passes the caches."""
     if ("ahead", stage.name) in space.columns:
         asked = 0
-        if nest.members:
+        if _shares_loads(stage, space.forms[stage.name][0]):
+            asked = TAPS_AHEAD if is_large(space.compute, stage, space.target) else 0
+        elif nest.members:
             own = stage.points // max(1, nest.row_points)
             widest = max(BYTES[space.compute.tensor(x).dtype] for x in touched(stage))
             asked = bytes_ahead(space.compute, stage, space.target, own * widest)
@@ -152,7 +160,7 @@ def _body(space: RowsKnobs, stage: Stage, form: Form, lanes: int) -> tuple[int, 
         beside = max(ROWS_IN_LANES, CHAINS // across if across < CHAINS else 1)
         rows = 1 if across >= long_row(space.target) else min(beside, max(1, rows))
         if _shares_loads(stage, form):
-            rows = min(TAPS_TOGETHER, stage.extents[form.row])
+            return 1, min(TAPS_TOGETHER, stage.extents[form.row]), STEPS_OF_TAPS
         held = len(stage.stores) + (1 if len(stage.loads) < MANY_LOADS else 2)
         most = max(1, (space.target.vector_registers - 2) // held // rows)
         many = stage.flops > MANY_OPERATIONS * stage.points
@@ -168,6 +176,8 @@ def _body(space: RowsKnobs, stage: Stage, form: Form, lanes: int) -> tuple[int, 
         return _power_of_two(across, min(across, chains, most)), rows, steps
     if space.holds[stage.name]:
         steps = STEPS_PAST if _is_held_past_caches(space, stage) else STEPS_OF_HELD
+        if CHAINS < across <= WHOLE_ROW and _has_threads_beside(space, stage, form):
+            return WHOLE_ROW, 1, steps  # or as many as there are
         return _even_vectors(across, len(stage.stores), space.target), 1, steps
     if is_transposed(space.compute, stage, form):
         rows = min(lanes, space.target.vector_registers)  # all of them are turned at once
@@ -181,8 +191,8 @@ def _body(space: RowsKnobs, stage: Stage, form: Form, lanes: int) -> tuple[int, 
 
 
 def _shares_loads(stage: Stage, form: Form) -> bool:
-    """Whether rows of a reduction along the lanes read the same elements, each at its own distance, as
-    the taps of a gradient of a window's weights do."""
+    """Whether rows of a reduction along the lanes read the same elements, each at its own distance,
+    as the taps of a gradient of a window's weights do."""
     if not (form.reduces and form.row):
         return False
     steps = [e.coefficients for x in stage.loads for e in x.index]
@@ -207,6 +217,14 @@ def _joins_conditions(stage: Stage) -> bool:
         return False
     merged = stage.combine.merged(tuple(x.dtype for x in stage.values[: stage.combine.arity]))
     return any(x.op in ("and", "or") and x.dtype == "i1" for x in operations(merged))
+
+
+def _has_threads_beside(space: RowsKnobs, stage: Stage, form: Form) -> bool:
+    """Whether a sum of one result, of wide vectors, has points for all threads beside its lanes."""
+    plain = len(stage.stores) == 1 and not stage.scans
+    beside = prod(a.extent for a in stage.parallel if a.name != form.vector)
+    wide = space.target.vector_bytes >= WIDE_VECTOR
+    return plain and wide and beside >= space.target.threads
 
 
 def _even_vectors(across: int, results: int, target: CpuTarget) -> int:

@@ -82,8 +82,13 @@ def reads_neighbours(compute: Compute, stage: Stage, target: CpuTarget) -> bool:
 
 def reads_memory(compute: Compute, stage: Stage, target: CpuTarget) -> bool:
     """Whether a stage computes much of what no cache has room for."""
+    return is_large(compute, stage, target) and operations_of(stage) >= BUSY
+
+
+def is_large(compute: Compute, stage: Stage, target: CpuTarget) -> bool:
+    """Whether no cache has room for what vectors of a stage go along."""
     total = sum(compute.tensor(name).bytes for name in streamed(compute, stage))
-    return total > target.l3_bytes // 2 and operations_of(stage) >= BUSY
+    return total > target.l3_bytes // 2
 
 
 def stream_steps(compute: Compute, stage: Stage, ahead_bytes: int, past: bool) -> Sequence[Step]:
