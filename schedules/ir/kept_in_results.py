@@ -3,8 +3,11 @@
 A softmax stores the exponentials of a row, adds them up, and divides each by their sum.  With both
 in one place the lines of the result are asked for while exponentials are computed, and not by the
 quotients, which take less time than the lines.  Where the first cache does not hold a row, it is
-fewer lines of the second one too; where registers are few, that alone was measured to pay.
+fewer lines of the second one too; where vectors have 32 bytes or less, that alone was measured to
+pay.
 """
+
+from itertools import takewhile
 
 from hlotune.schedules.ir.compute import Stage, Tensor
 from hlotune.schedules.ir.expr import Load
@@ -15,6 +18,23 @@ from hlotune.schedules.targets.cpu import CpuTarget
 
 def result_around(nest: LoopNest, s: StageNest) -> Tensor | None:
     """The result that a stage may keep its temporary in; None where that needs a place of its own.
+
+    A result has room for one temporary, as others may be read until it is written: that of the
+    first stage which may keep one there.
+    """
+    result = _fitting(nest, s)
+    earlier = takewhile(lambda x: x.stage.name != s.stage.name, nest.stages)
+    taken = result is not None and any(_fitting(nest, x) is result for x in earlier)
+    return None if taken else result
+
+
+def holds_temporary(nest: LoopNest, result: Tensor) -> bool:
+    """Whether some temporary lies where a result is written later."""
+    return any(_fitting(nest, s) is result for s in nest.stages)
+
+
+def _fitting(nest: LoopNest, s: StageNest) -> Tensor | None:
+    """The result that a temporary fits into, whatever else does.
 
     The stage that writes the result reads the temporary last, each element where it writes its own.
     """
@@ -35,14 +55,9 @@ def result_around(nest: LoopNest, s: StageNest) -> Tensor | None:
     return result if _covers_the_same(nest, s, root) else None
 
 
-def holds_temporary(nest: LoopNest, result: Tensor) -> bool:
-    """Whether some temporary lies where a result is written later."""
-    return any(result_around(nest, s) is result for s in nest.stages if s.scope == "task")
-
-
 def _pays(target: CpuTarget, size: int) -> bool:
     """Whether a temporary of so many bytes belongs into a result."""
-    return not target.has_few_registers or 2 * size > target.l1_bytes
+    return target.has_wide_vectors or 2 * size > target.l1_bytes
 
 
 def _is_plain(nest: LoopNest, s: StageNest) -> bool:

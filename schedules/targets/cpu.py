@@ -78,6 +78,12 @@ class CpuTarget(Target):
         return self.vector_registers < 32
 
     @property
+    def has_wide_vectors(self) -> bool:
+        """Whether vectors have 64 bytes, as with AVX-512: what was measured with shorter ones holds
+        for all others."""
+        return self.vector_bytes >= 64
+
+    @property
     def rates(self) -> MachineRates:
         """What its cores take and give in a cycle, as far as kinds of core differ; not measured."""
         return rates_of(self.isa)

@@ -1,5 +1,6 @@
 """Kernels without a contraction, and whether a schedule of theirs computes what the stages say."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from hlotune.hlo.graph import numpy_dtype
 from hlotune.measure.machine.targets import host_target
 from hlotune.schedules.dtypes import is_float
 from hlotune.schedules.ir.compute import Axis, Compute, Stage, Store, Tensor
-from hlotune.schedules.ir.expr import Affine, Apply, Const, Load
+from hlotune.schedules.ir.expr import Affine, Apply, Const, Expr, Load, map_loads
 from hlotune.schedules.ir.monoids import SUM
 from hlotune.schedules.spaces.cpu_rows.space import RowsSpace
 from hlotune.schedules.spaces.cpu_rows.space import space_of as rows_space_of
@@ -103,3 +104,27 @@ def check(compute: Compute, space: RowsSpace, config: NDArray[np.int32]) -> None
     arguments = drawn(compute)
     found = called(compute, space.schedule(config).steps, arguments)
     agree(compute, found, interpret(compute, arguments))
+
+
+def two_softmaxes(rows: int, columns: int) -> Compute:
+    """The sum of the softmaxes of two arguments: two arrays of exponentials of its shape."""
+    first, second = softmax(rows, columns), _renamed(softmax(rows, columns))
+    *before, out = first.stages
+    *others, last = second.stages
+    value = Apply("add", (out.values[0], last.values[0]), "f32")
+    tensors = (*first.tensors, *(t for t in second.tensors if t.role != "result"))
+    return Compute(tensors, (*before, *others, replace(out, values=(value,))))
+
+
+def _renamed(compute: Compute) -> Compute:
+    """The same with other names of stages and of what they read and store, but for the result."""
+    names = {t.name: f"{t.name}x" for t in compute.tensors if t.role != "result"}
+
+    def stage(s: Stage) -> Stage:
+        loads: dict[Load, Expr] = {x: replace(x, tensor=names[x.tensor]) for x in s.loads}
+        stores = tuple(replace(x, tensor=names.get(x.tensor, x.tensor)) for x in s.stores)
+        values = tuple(map_loads(v, loads) for v in s.values)
+        return replace(s, name=f"{s.name}x", stores=stores, values=values)
+
+    tensors = tuple(replace(t, name=names.get(t.name, t.name)) for t in compute.tensors)
+    return Compute(tensors, tuple(map(stage, compute.stages)))

@@ -1,6 +1,6 @@
 """How many rows an iteration takes so that the first cache has them from stage to stage.
 
-Of exponentials two rows are better than one where both fit: the first is computed while the largest
+Two rows of exponentials are better than one where both fit: the first is computed while the largest
 element or the sum of the second comes together, which takes as long as several vectors.
 """
 
@@ -12,33 +12,35 @@ from hlotune.schedules.spaces.cpu_rows.streams import BUSY, passes_caches
 from hlotune.schedules.targets.cpu import CpuTarget
 
 SLACK = 16
-"""Of half of the first cache rows may take more by a part of this number: sums are there as well,
-and make no row of two too many."""
+"""Rows that are counted closely may take a 16th more than half of the first cache, so that two rows
+which fill that half are taken together though each has a sum beside its elements."""
 
 
 def rows_of_half(compute: Compute, nest: Nest, target: CpuTarget) -> int:
-    """Rows of which half of the first cache has all that is read and stored; 0 of one that is
-    longer.
+    """Rows for which half of the first cache has room for all that is read and stored; 0 where it
+    has none for one row.
 
-    Where registers are many, as was measured with AVX-512, temporaries lie in a result that is not
-    stored past the caches (`kept_in_results.py`).  Norms, which compute little, lost a twentieth
-    with two rows of 1,024 elements.
+    With vectors of 64 bytes, rows of functions that take many operations are counted closely: a
+    temporary that lies where a result is written later (`kept_in_results.py`) takes no room of its
+    own, unless that result is stored past the caches.  Norms compute little, and are not counted
+    so: with two rows of 1,024 elements they took a twentieth longer.
     """
     whole = touched_bytes(compute, nest)
     whole_rows = [s for s in nest.stages if s.points >= nest.anchor.points]
     long = any(operations_of(s) >= BUSY for s in whole_rows)
-    if target.has_few_registers or not long or passes_caches(compute, nest.anchor, target):
+    if not target.has_wide_vectors or not long or passes_caches(compute, nest.anchor, target):
         return target.l1_bytes // (2 * whole)
     own = max(1, whole - _kept_in_results(compute, nest))
     return target.l1_bytes * (SLACK + 1) // (2 * SLACK * own)
 
 
 def _kept_in_results(compute: Compute, nest: Nest) -> int:
-    """Bytes of a row's temporaries that may lie where a result goes."""
+    """Bytes of the one temporary of a row that may lie where a result goes; 0 where none may."""
     results = [compute.tensor(name) for name in nest.anchor.stored]
     alike = {(t.shape, t.dtype) for t in results}
-    return sum(
+    fitting = (
         held_bytes(compute, nest, s)
         for s in nest.members
         if any((t.shape, t.dtype) in alike for t in map(compute.tensor, s.stored))
     )
+    return next(fitting, 0)
