@@ -60,10 +60,11 @@ def first(
 ) -> TuneResult:
     """Takes the first candidates of all kernels where they are faster than the default.
 
-    They are those that a search begins with: formulas choose one of each algorithm, and the cost
-    model that comes with hlotune one among these.  Each is verified as a winner of a search is, and
-    compared with the default in a few pairs; what is proven faster is recorded, and `apply` puts it
-    in.  The arguments are those of `tune`, and so are the errors.
+    They are those that a search begins with: formulas choose one of each algorithm, or of one
+    alone that reads less than all others, and the cost model that comes with hlotune one among
+    these.  Each is verified as a winner of a search is, and compared with the default in a few
+    pairs; what is proven faster is recorded, and `apply` puts it in.  The arguments are those of
+    `tune`, and so are the errors.
     """
     require_loaded(program)
     with beating(pulse) as pulse, chosen(database, create=True) as records:

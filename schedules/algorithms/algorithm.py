@@ -61,9 +61,9 @@ class Algorithm:
     """Outputs of a block along an axis, for the error bound of Winograd's algorithms; 0 where the
     bound is that of a sum in any order."""
     order: Order = "estimated"
-    """When its first candidate is measured: `estimated` ones by their estimated time.  One that is
-    `alone` stands for those of all other algorithms: it reads a tensor less, which models that were
-    taught without it do not foresee."""
+    """When its first candidate is measured: `estimated` ones by their estimated time.  Where one
+    is `alone`, those of other algorithms, `direct` among them, are left to the search: it reads a
+    tensor less, and models that were taught without it would choose another of several."""
     check_target: Callable[[Compute, CpuTarget], None] = lambda compute, target: None
     """Raises ScheduleError for a target without the instructions that it needs."""
     check_nest: Callable[[LoopNest], None] = lambda nest: None

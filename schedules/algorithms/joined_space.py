@@ -176,23 +176,24 @@ class AlgorithmsSpace:
         return result
 
     def heuristic(self) -> NDArray[np.int32]:
-        """The first candidate of the first algorithm, or of a split that promises more."""
+        """The first candidate of the algorithm that is measured first."""
         first: NDArray[np.int32] = self.firsts()[0]
         return first
 
     def firsts(self) -> Configs:
-        """The first candidate of each algorithm, or of the one that stands for all."""
+        """The first candidate of each algorithm; where one is `alone` only its own: a
+        search comes to those of the others."""
         found = [self._joined(k, p.heuristic()[None]) for k, p in enumerate(self.parts)]
         return np.concatenate([found[k] for k in self._most_promising_first()])
 
     def _most_promising_first(self) -> list[int]:
-        """Positions of the parts in the order in which their first candidates are measured; of the
-        one alone that stands for all, where there is one."""
+        """Positions of the parts in the order in which their first candidates are measured; only
+        that of the one that is `alone`, where there is one."""
         orders = [algorithm_of(p.algorithm).order for p in self.parts]
-        ranked = [k for k, order in enumerate(orders) if order == "estimated"]
-        estimates = {k: estimate(self.parts[k]) for k in ranked} if len(ranked) > 1 else {}
         if "alone" in orders:
             return [orders.index("alone")]
+        ranked = [k for k, order in enumerate(orders) if order == "estimated"]
+        estimates = {k: estimate(self.parts[k]) for k in ranked} if len(ranked) > 1 else {}
         first = [k for k, order in enumerate(orders) if order == "first"]
         last = [k for k, order in enumerate(orders) if order == "last"]
         return [*first, *sorted(ranked, key=lambda k: estimates.get(k, 0.0)), *last]

@@ -39,7 +39,8 @@ Opened = Callable[[Task, Measurement, Trial], Contest]
 
 
 def liked(task: Task, model: CostModel, most: int = 1) -> list[Candidate]:
-    """The candidates that a model likes best among the first of all algorithms."""
+    """The candidates that a model likes best among the first ones: one of each algorithm, unless
+    the space has an algorithm whose own stands alone."""
     configs = {task.space.schedule(c): c for c in task.space.firsts()}
     scores = predictions(model, task.space, np.stack(list(configs.values())))
     schedules = list(configs)
@@ -48,8 +49,8 @@ def liked(task: Task, model: CostModel, most: int = 1) -> list[Candidate]:
 
 
 def firsts_by_liking(space: Space, model: CostModel) -> Configs:
-    """The first candidates of all algorithms, the one ahead that a model likes best: a first batch
-    of few trials has it, as a quick final would.
+    """The first candidates of a space, the one ahead that a model likes best: a first batch of few
+    trials has it, as a quick final would.
     """
     configs = space.firsts()
     if not model.knows:

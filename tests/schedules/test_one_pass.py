@@ -35,15 +35,15 @@ def apply(op: str, *args: Expr) -> Apply:
     return Apply(op, args, "f32")
 
 
-def about_columns(rows: int, columns: int, *, gradient: bool = False) -> Compute:
-    """Means of columns, and sums of squares about them; of a gradient also sums of its products
-    with what is about the means, and of itself."""
+def about_columns(rows: int, columns: int, *, more: bool = False) -> Compute:
+    """Means of columns, and sums of squares about them; with more also sums of what is about the
+    means itself, and of another argument."""
     x, g = (Load(name, (ROW, COLUMN), "f32") for name in ("a0", "a1"))
     total, mean = Load("t", (COLUMN,), "f32"), Load("m", (COLUMN,), "f32")
     apart = apply("subtract", x, mean)
     values: tuple[Expr, ...] = (apply("multiply", apart, apart),)
-    if gradient:
-        values = (*values, apply("multiply", g, apart), g)
+    if more:
+        values = (*values, apart, g)
     results = tuple(f"y{k}" for k in range(len(values)))
     i, r = Axis("i0", columns), Axis("r0", rows)
     stores = tuple(Store(name, (COLUMN,)) for name in results)
@@ -54,7 +54,7 @@ def about_columns(rows: int, columns: int, *, gradient: bool = False) -> Compute
         Stage("about", (i,), (r,), stores, values, SUM),
         Stage("out", (i,), (), (Store("mean", (COLUMN,)),), (mean,)),
     )  # fmt: skip
-    arguments = ("a0", "a1") if gradient else ("a0",)
+    arguments = ("a0", "a1") if more else ("a0",)
     tensors = [Tensor(n, (rows, columns), "f32", "argument") for n in arguments]
     tensors += [Tensor(n, (columns,), "f32", "result") for n in (*results, "mean")]
     tensors += [Tensor(n, (columns,), "f32", "temporary") for n in ("t", "m")]
@@ -67,9 +67,9 @@ def drawn(compute: Compute, seed: int = 0) -> list[Array]:
     return [found[0] + 5, *found[1:]]
 
 
-@pytest.mark.parametrize("gradient", [False, True])
-def test_pieces_come_to_what_two_passes_come_to(gradient: bool) -> None:
-    compute = about_columns(96, 7, gradient=gradient)
+@pytest.mark.parametrize("more", [False, True])
+def test_pieces_come_to_what_two_passes_come_to(more: bool) -> None:
+    compute = about_columns(96, 7, more=more)
     arguments, pieces = drawn(compute), OnePass(8)(compute)
     assert pieces.stages[0].name == SUMS
     assert pieces.stages[0].extents == {PIECE: 12, "i0": 7, "r0": 8}
@@ -77,16 +77,16 @@ def test_pieces_come_to_what_two_passes_come_to(gradient: bool) -> None:
         np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-3)
 
 
-@pytest.mark.parametrize("gradient", [False, True])
-def test_the_argument_is_read_by_one_stage_but_for_pivots(gradient: bool) -> None:
-    pieces = OnePass(8)(about_columns(96, 7, gradient=gradient))
+@pytest.mark.parametrize("more", [False, True])
+def test_the_argument_is_read_by_one_stage_but_for_pivots(more: bool) -> None:
+    pieces = OnePass(8)(about_columns(96, 7, more=more))
     whole = [s.name for s in pieces.stages if any("r0" in x.axes for x in s.loads)]
     assert whole == [SUMS]
 
 
-@pytest.mark.parametrize("gradient", [False, True])
-def test_the_code_of_first_candidates_says_the_same(gradient: bool) -> None:
-    compute = about_columns(192, 40, gradient=gradient)
+@pytest.mark.parametrize("more", [False, True])
+def test_the_code_of_first_candidates_says_the_same(more: bool) -> None:
+    compute = about_columns(192, 40, more=more)
     arguments, pieces = drawn(compute), OnePass(32)(compute)
     space = rows_space_of(pieces, host_target(), "one_pass(32)", SUMS)
     found = called(pieces, space.schedule(space.heuristic()).steps, arguments)
@@ -99,7 +99,7 @@ def test_the_code_of_first_candidates_says_the_same(gradient: bool) -> None:
 def test_cancellation_loses_little_where_pivots_lie_far_from_all_others(
     outlier: float, shift: float
 ) -> None:
-    """Of two passes in f32 as much is lost where elements lie far from zero."""
+    """Two passes in f32 lose as much where elements lie far from zero."""
     compute = about_columns(4096, 5)
     (x,) = drawn(compute)
     x = x + np.float32(shift)
@@ -107,6 +107,24 @@ def test_cancellation_loses_little_where_pivots_lie_far_from_all_others(
     wanted = ((x - x.mean(0, dtype=np.float64)) ** 2).sum(0, dtype=np.float64)
     squares, _ = interpret(OnePass(64)(compute), [x])
     np.testing.assert_allclose(squares, wanted, rtol=64 * 64 * 2.0**-24 if outlier else 1e-5)
+
+
+@pytest.mark.parametrize(("far", "finite"), [(2e18, True), (3e18, False)])
+def test_squares_about_a_pivot_far_from_its_piece_may_be_more_than_a_float_holds(
+    far: float, finite: bool
+) -> None:
+    """Two passes have squares of up to 1.8e19."""
+    compute = about_columns(4096, 5)
+    (x,) = drawn(compute)
+    x[0] = far
+    with np.errstate(over="ignore", invalid="ignore"):
+        squares, _ = interpret(OnePass(64)(compute), [x])
+        two, _ = interpret(compute, [x])
+    assert np.isfinite(two).all()
+    if finite:
+        np.testing.assert_allclose(squares, two, rtol=64 * 64 * 2.0**-24)
+    else:
+        assert not np.isfinite(squares).any()
 
 
 def test_means_of_infinite_elements_stay_infinite() -> None:
@@ -130,13 +148,17 @@ def test_other_computes_and_uneven_pieces_are_refused() -> None:
 
 
 def test_sums_of_other_functions_of_what_is_apart_are_left() -> None:
-    compute = about_columns(96, 7)
-    apart = apply("subtract", Load("a0", (ROW, COLUMN), "f32"), Load("m", (COLUMN,), "f32"))
+    compute = about_columns(96, 7, more=True)
+    x, g = (Load(name, (ROW, COLUMN), "f32") for name in ("a0", "a1"))
+    apart = apply("subtract", x, Load("m", (COLUMN,), "f32"))
     cubes = apply("multiply", apart, apply("multiply", apart, apart))
     mean = Load("m", (COLUMN,), "f32")
-    for value in (cubes, apply("abs", apart), apply("multiply", apart, mean)):
+    products = (apply("multiply", apart, x) for x in (mean, g))
+    assert about_a_mean(compute) is not None
+    for value in (cubes, apply("abs", apart), *products):
         stages = tuple(
-            replace(s, values=(value,)) if s.name == "about" else s for s in compute.stages
+            replace(s, values=(value, *s.values[1:])) if s.name == "about" else s
+            for s in compute.stages
         )
         assert about_a_mean(replace(compute, stages=stages)) is None
 
@@ -159,6 +181,13 @@ def test_large_columns_begin_with_one_pass_whose_pieces_stand_alone() -> None:
         assert not any(SUMS in (s.stage, s.consumer) for s in inside)
         assert space.locate(first) is not None
         assert replay(about_columns(rows, columns), first, target)
+
+
+def test_more_pieces_than_a_call_may_keep_leave_the_other_algorithms() -> None:
+    target = replace(TARGETS["znver4"], threads=2)
+    found = algorithms(space_of(about_columns(1 << 21, 1024), target))
+    assert "direct" in found
+    assert "one_pass(64)" not in found
 
 
 def test_strict_numerics_small_tensors_and_lanes_along_sums_have_no_such_algorithm() -> None:

@@ -11,6 +11,7 @@ from hlotune.schedules.algorithms.one_pass.rewriting import (
     named,
     points_of,
 )
+from hlotune.schedules.errors import UnsupportedKernel
 from hlotune.schedules.ir.compute import Compute
 from hlotune.schedules.ir.distances import stride
 from hlotune.schedules.ir.expr import loads
@@ -37,7 +38,10 @@ def _spaces(compute: Compute, target: CpuTarget) -> tuple[RowsSpace, ...]:
     if points is None or found.axis.extent < points * PIECES_A_THREAD * target.threads:
         return ()
     rewriting = OnePass(points)
-    return (space_of(rewriting(compute), target, str(rewriting), SUMS),)
+    try:
+        return (space_of(rewriting(compute), target, str(rewriting), SUMS),)
+    except UnsupportedKernel:  # what is kept of all pieces is more than a call may keep
+        return ()
 
 
 def _pays(compute: Compute, found: AboutAMean, target: CpuTarget) -> bool:
