@@ -16,7 +16,8 @@ A window of one element has no taps to split, and one phase of the results alone
     y[p] = x[p / 2] w        real where 2 divides p
 
 Its sums are those of the operand as it is; the last stage stores all phases, the others as if their
-sums were zero.
+sums were zero.  Each phase is a store of its own: along an axis with which they would be too many,
+inserted zeros stay.
 """
 
 from collections.abc import Iterator, Mapping
@@ -26,6 +27,10 @@ from hlotune.hlo.to_compute.prologues import is_zero_of_zeros
 from hlotune.schedules.ir.compute import Axis, Compute, Stage, Store
 from hlotune.schedules.ir.expr import Affine, Const, Expr, Load, map_loads
 from hlotune.schedules.ir.monoids import SUM
+
+MOST_STORES = 64
+"""Stores of the stage that has all phases of windows of one element: those of dilations by eight
+along two axes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,18 +123,20 @@ def _one_phase(core: Stage, index: Affine, dilation: int) -> _Alone | None:
 
 
 def _is_stored_at_once(compute: Compute, core: Stage, found: _Alone) -> bool:
-    """Whether one stage reads the sums, point by point, and stores results of the kernel."""
+    """Whether one stage reads the sums, point by point, and stores results of the kernel, all
+    phases by not too many stores."""
     sums = core.stores[0].tensor
     users = [s for s in compute.stages if any(x.tensor == sums for x in s.loads)]
     if len(users) != 1 or users[0].combine or users[0].parallel != core.parallel:
         return False
     own = tuple(Affine.axis(a.name) for a in core.parallel)
+    few = len(users[0].stores) * found.dilation <= MOST_STORES
     direct = all(x.index == own for x in users[0].loads if x.tensor == sums)
     stored = (compute.tensor(x.tensor) for x in users[0].stores)
     along = all(
         found.p.name in {a for e in x.index for a in e.coefficients} for x in users[0].stores
     )
-    return direct and along and all(t.role == "result" for t in stored)
+    return few and direct and along and all(t.role == "result" for t in stored)
 
 
 def _apart(compute: Compute, found: _Alone) -> Compute:
