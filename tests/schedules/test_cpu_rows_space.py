@@ -116,11 +116,11 @@ def test_neighbours_are_legal_and_differ(name: str) -> None:
     assert (moved != configs).any(axis=1).mean() > 0.9
 
 
+@pytest.mark.parametrize(("isa", "fewest"), [("x86-64-v3", 23), ("znver4", 22)])
 @pytest.mark.parametrize("name", KERNELS)
-def test_schedules_are_located_where_they_came_from(name: str) -> None:
-    """Sizes that an axis or a body cut down are found too, but for a few that no knob has: with the
-    longest vectors three of 25."""
-    space, rng = rows_space_of(KERNELS[name], TARGETS["znver4"]), np.random.default_rng(0)
+def test_schedules_are_located_where_they_came_from(name: str, isa: str, fewest: int) -> None:
+    """Sizes that an axis or a body cut down are found too, but for a few of 25 that no knob has."""
+    space, rng = rows_space_of(KERNELS[name], TARGETS[isa]), np.random.default_rng(0)
     configs = [space.heuristic(), *space.sample(24, rng)]
     same = 0
     for config in configs:
@@ -129,7 +129,7 @@ def test_schedules_are_located_where_they_came_from(name: str) -> None:
         assert found is not None
         assert space.legal(found[None])[0]
         same += space.schedule(found) == schedule
-    assert same >= 0.88 * len(configs)
+    assert same >= fewest
 
 
 @pytest.mark.parametrize("name", KERNELS)

@@ -72,9 +72,9 @@ def exponential_at_most_one(t: Lanes, x: str, rest: str | None = None) -> str:
 def _exponential_by_thirty_seconds(t: Lanes, x: str) -> str:
     """exp(x) for the same x, where one instruction multiplies by a power of two.
 
-    What is below -104 needs no limit: its power of two makes zero of all that is finite and above
-    zero, as the polynomial is of any r, of which an operation on its bits leaves less than two.
-    Where x is no number, nor is n, of which the power of two is made.
+    An x below -104 needs no limit.  Its r may be any number, of which clearing one bit leaves less
+    than two; so the polynomial is finite and above zero, and the power of two makes zero of it.
+    Where x is no number, n is none either, nor is what is multiplied by its power of two.
     """
     count, index, r = _in_parts(t, x, LONG_ENTRIES)
     r = t.of_bits(t.on_bits("and", t.bits(r), BELOW_TWO))

@@ -9,11 +9,15 @@ from numpy.typing import NDArray
 from hlotune.schedules.dtypes import BYTES
 from hlotune.schedules.ir.compute import Compute, Stage
 from hlotune.schedules.ir.distances import stride
-from hlotune.schedules.ir.expr import Load, operations
+from hlotune.schedules.ir.expr import Load
 from hlotune.schedules.patterns.rows import Nest
 from hlotune.schedules.spaces.cpu_rows.bodies import innermost_reduce
+from hlotune.schedules.spaces.cpu_rows.first_bodies import (
+    body,
+    is_held_past_caches,
+    shares_loads,
+)
 from hlotune.schedules.spaces.cpu_rows.forms import (
-    CHAINS,
     Form,
     is_outer,
     is_transposed,
@@ -32,7 +36,6 @@ from hlotune.schedules.spaces.cpu_rows.streams import (
 )
 from hlotune.schedules.spaces.cpu_rows.transposes import tiles_together
 from hlotune.schedules.spaces.cpu_rows.view import RowsKnobs
-from hlotune.schedules.targets.cpu import CpuTarget
 from hlotune.schedules.targets.machine_rates import MachineRates
 
 REPAYS_WAKING = 4
@@ -43,54 +46,24 @@ first cache: so many short stages, as one of means, have whole vectors."""
 PIECE_BYTES = 1024
 """What an iteration reads in one piece where rows consist of shorter ones, as the groups of a group
 norm do: memory is read in order only where the pieces of neighbouring rows are taken together."""
-ROWS_IN_LANES = 2
-"""Rows whose reductions along the lanes are written out together."""
-LONG_ROW, WIDE_VECTOR, LONG_ROW_OF_WIDE = 32, 64, 128
-"""Vectors of a row from which on it is reduced alone, as one stream from memory: the first where
-vectors have 32 bytes or less, as was measured with AVX2, the last for wider ones, with AVX-512."""
-TAPS_TOGETHER, STEPS_OF_TAPS, TAPS_AHEAD = 8, 4, 4096
-"""Rows of a reduction along the lanes that read the same elements, as taps of a window do, and are
-written out together at most: each tensor is read once for all of them.  Then the steps of another
-reduction that are written out, each a stream of its own, and what is asked for ahead of these: rows
-of channels lie one behind the other, and those of images far apart, in the same sets of a cache."""
-ROWS_IN_SCANS = 4
-"""Rows that are accumulated along the lanes together: each waits for its own carry."""
-MANY_OPERATIONS = 8
-"""Operations of a point from which on few vectors side by side keep the units busy."""
-MANY_LOADS = 3
-"""Loads of a reduction from which on each vector of them needs a register more beside the sums."""
-PLANES, PLANES_OF_WIDE = 2, 4
-"""Steps of a sum over neighbours in a tensor that no cache holds which are written out together:
-planes that would be read once more from the second cache.  With vectors of 64 bytes, of which
-there are 32, four, and one vector of each row, whose last one, which is masked, is a small part."""
 TASK_ELEMENTS = 1024
 """Elements in a task of an update of many arrays: so many that waking is worth it, and so few that
 threads which get equally many tasks, some of them of small arrays, are busy for equally long."""
-WHOLE_ROW = 16
-"""Vectors across the results of a sum up to which registers take all of them, where there are 32: a
-row is then read in order, and not half of it ahead of the other half of many rows."""
-VECTORS_OF_OUTER, ROWS_OF_OUTER = 2, 4
-"""Vectors and rows of an outer product that are written out: what rows share is loaded once, and
-all passes over it are so many times fewer."""
 UNEVEN = 1.25
 """What the largest share of a thread may be of an equal one, where another axis has equal ones."""
 ROWS_OF_CHUNK = 4
 """Bodies of a reduction over rows that all tiles take together."""
-STEPS_OF_HELD, STEPS_PAST = 2, 8
-"""Rows written out together of a reduction whose results registers hold, and of a scan whose
-results are stored past the caches: but for those of the last row, from which the next go on."""
 MOST_PIECES = 1024
 """Pieces that a long sum over rows is added up of."""
 LONG_SUM, PIECE = 1024, 256
 """Terms of one lane from which on its sum is added up of pieces, and those of a piece."""
-MANY_CHAINS = 4
-"""Vectors of a reduction with many operations a point, whose constants need registers too, that
-hide its latency."""
-CHAINS_OF_FEW = 2
-"""The same on targets with few registers, in which more would not all stay."""
 LARGE_AHEAD = 8192
 """What a reduction with many operations a point asks for ahead of itself in tensors that the caches
-do not hold; measured with vectors of 32 bytes alone, as the number above."""
+do not hold; measured with vectors of 32 bytes alone."""
+TAPS_AHEAD = 4096
+"""What is asked for ahead in such tensors by reductions along the lanes whose rows read the same
+elements (`first_bodies.py`): rows of channels lie one behind the other, and those of images far
+apart, in the same sets of a cache."""
 
 
 def first_columns(space: RowsKnobs, partition: Partition) -> NDArray[np.int32]:
@@ -117,13 +90,13 @@ def _put(space: RowsKnobs, config: NDArray[np.int32], kind: str, axis: str, valu
 
 def _put_body(space: RowsKnobs, config: NDArray[np.int32], nest: Nest, stage: Stage) -> None:
     form, lanes = space.forms[stage.name][0], space.lanes[stage.name]
-    vectors, rows, unroll = _body(space, stage, form, lanes)
+    vectors, rows, unroll = body(space, stage, form, lanes)
     numbers = {"vectors": vectors, "rows": rows, "unroll": unroll}
     numbers["chunk"] = _chunk(space, nest, stage, form, numbers)
     if space.peeled[stage.name]:
         numbers["peel"] = 1
     for kind, value in numbers.items():
-        put = _put_at_least if kind == "rows" and _shares_loads(stage, form) else _put
+        put = _put_at_least if kind == "rows" and shares_loads(stage, form) else _put
         put(space, config, kind, stage.name, value)
 
 
@@ -132,7 +105,7 @@ def _put_streams(space: RowsKnobs, config: NDArray[np.int32], nest: Nest, stage:
     read; and what passes the caches."""
     if ("ahead", stage.name) in space.columns:
         asked = 0
-        if _shares_loads(stage, space.forms[stage.name][0]):
+        if shares_loads(stage, space.forms[stage.name][0]):
             asked = TAPS_AHEAD if is_large(space.compute, stage, space.target) else 0
         elif nest.members:
             own = stage.points // max(1, nest.row_points)
@@ -140,112 +113,12 @@ def _put_streams(space: RowsKnobs, config: NDArray[np.int32], nest: Nest, stage:
             asked = bytes_ahead(space.compute, stage, space.target, own * widest)
         elif reads_neighbours(space.compute, stage, space.target):
             asked = NEIGHBOURS_AHEAD
-        elif stage.reduce and space.target.vector_bytes < WIDE_VECTOR:
+        elif stage.reduce and not space.target.has_wide_vectors:
             asked = LARGE_AHEAD if reads_memory(space.compute, stage, space.target) else 0
         _put(space, config, "ahead", stage.name, asked)
     if ("past", stage.name) in space.columns:
         past = passes_caches(space.compute, stage, space.target)
         _put(space, config, "past", stage.name, int(past))
-
-
-def _body(space: RowsKnobs, stage: Stage, form: Form, lanes: int) -> tuple[int, int, int]:
-    """Vectors, rows and steps of the reduction that are written out."""
-    if not form.vector:
-        return 1, 1, 1
-    across = ceil(stage.extents[form.vector] / lanes)
-    if form.reduces:
-        rows = stage.extents[form.row] // space.target.threads if form.row else 1
-        if stage.scans:
-            return 1, min(ROWS_IN_SCANS, max(1, rows)), 1
-        beside = max(ROWS_IN_LANES, CHAINS // across if across < CHAINS else 1)
-        rows = 1 if across >= long_row(space.target) else min(beside, max(1, rows))
-        if _shares_loads(stage, form):
-            return 1, min(TAPS_TOGETHER, stage.extents[form.row]), STEPS_OF_TAPS
-        held = len(stage.stores) + (1 if len(stage.loads) < MANY_LOADS else 2)
-        most = max(1, (space.target.vector_registers - 2) // held // rows)
-        many = stage.flops > MANY_OPERATIONS * stage.points
-        most_chains = CHAINS_OF_FEW if space.target.has_few_registers else MANY_CHAINS
-        beside = most_chains if many else CHAINS
-        chains = max(1, beside // rows)
-        near = reads_neighbours(space.compute, stage, space.target)
-        if near and space.target.vector_bytes >= WIDE_VECTOR:
-            return 1, rows, PLANES_OF_WIDE
-        steps = PLANES if near else 1
-        if space.target.vector_bytes < WIDE_VECTOR and _joins_conditions(stage):
-            return 1, rows, steps
-        return _power_of_two(across, min(across, chains, most)), rows, steps
-    if space.holds[stage.name]:
-        steps = STEPS_PAST if _is_held_past_caches(space, stage) else STEPS_OF_HELD
-        if CHAINS < across <= WHOLE_ROW and _has_threads_beside(space, stage, form):
-            return WHOLE_ROW, 1, steps  # or as many as there are
-        return _even_vectors(across, len(stage.stores), space.target), 1, steps
-    if is_transposed(space.compute, stage, form):
-        rows = min(lanes, space.target.vector_registers)  # all of them are turned at once
-        return 1, min(rows, stage.extents[form.row]), 1
-    if form.row and is_outer(space.compute, stage):
-        return min(across, VECTORS_OF_OUTER), min(ROWS_OF_OUTER, stage.extents[form.row]), 1
-    many = stage.flops > MANY_OPERATIONS * stage.points
-    beside = 2 if many else space.target.rates.add_latency
-    rows = min(stage.extents[form.row], beside // across) if form.row else 1
-    return min(across, beside), max(1, rows), 1
-
-
-def _shares_loads(stage: Stage, form: Form) -> bool:
-    """Whether rows of a reduction along the lanes read the same elements, each at its own distance,
-    as the taps of a gradient of a window's weights do."""
-    if not (form.reduces and form.row):
-        return False
-    steps = [e.coefficients for x in stage.loads for e in x.index]
-    length = stage.extents[form.vector]
-    apart = ((abs(c.get(form.row, 0)), abs(c.get(form.vector, 0)) * length) for c in steps)
-    return any(0 < row < whole for row, whole in apart)
-
-
-def _is_held_past_caches(space: RowsKnobs, stage: Stage) -> bool:
-    """Whether registers hold what a stage goes on from, and its results pass the caches."""
-    return space.holds[stage.name] and passes_caches(space.compute, stage, space.target)
-
-
-def _joins_conditions(stage: Stage) -> bool:
-    """Whether a reduction joins conditions as it merges two elements, as the largest of a row with
-    its number does.
-
-    Vectors without masks of their own hold a condition in as many bytes as what was compared, and
-    LLVM packs those of several vectors into one of bytes to join them, and unpacks the result.
-    """
-    if stage.combine is None or stage.combine.arity == 1:
-        return False
-    merged = stage.combine.merged(tuple(x.dtype for x in stage.values[: stage.combine.arity]))
-    return any(x.op in ("and", "or") and x.dtype == "i1" for x in operations(merged))
-
-
-def _has_threads_beside(space: RowsKnobs, stage: Stage, form: Form) -> bool:
-    """Whether a sum of one result, of wide vectors, has points for all threads beside its lanes."""
-    plain = len(stage.stores) == 1 and not stage.scans
-    beside = prod(a.extent for a in stage.parallel if a.name != form.vector)
-    wide = space.target.vector_bytes >= WIDE_VECTOR
-    return plain and wide and beside >= space.target.threads
-
-
-def _even_vectors(across: int, results: int, target: CpuTarget) -> int:
-    """Vectors of results in registers beside each other, of so many across.
-
-    Where registers do not hold all that hide the latency, the number by which the threads have
-    equally much to do, and the largest of these.
-    """
-    most = max(1, (target.vector_registers - 2) // (results + 1))
-    if most >= min(across, CHAINS):
-        return min(across, CHAINS)
-
-    def of_a_thread(vectors: int) -> int:
-        return ceil(ceil(across / vectors) / target.threads) * vectors
-
-    return min(range(most, most // 2, -1), key=of_a_thread)
-
-
-def long_row(target: CpuTarget) -> int:
-    """Vectors of a row from which on it is reduced alone."""
-    return LONG_ROW_OF_WIDE if target.vector_bytes >= WIDE_VECTOR else LONG_ROW
 
 
 def _chunk(space: RowsKnobs, nest: Nest, stage: Stage, form: Form, sizes: Mapping[str, int]) -> int:
@@ -265,7 +138,7 @@ def _chunk(space: RowsKnobs, nest: Nest, stage: Stage, form: Form, sizes: Mappin
     bodies = ceil(outer.extent / own.get(outer.name, 1))
     if not form.reduces and long_sum and terms > outer.extent:
         return max(1, PIECE * outer.extent // terms)
-    if not form.reduces and stage.scans and _is_held_past_caches(space, stage):
+    if not form.reduces and stage.scans and is_held_past_caches(space, stage):
         return 1
     if not form.reduces:
         return max(ROWS_OF_CHUNK, ceil(bodies / MOST_PIECES) if long_sum else 0)
@@ -384,16 +257,6 @@ def _divisor(extent: int, most: int) -> int:
     """The largest divisor of an extent up to a number; that itself where all are small."""
     found = max(n for n in range(1, min(most, extent) + 1) if extent % n == 0)
     return found if 2 * found >= most else min(most, extent)
-
-
-def _power_of_two(extent: int, most: int) -> int:
-    """The largest power of two up to a number that divides an extent; that itself where all are
-    small, and the extent where it is no larger than the number."""
-    if extent <= most:
-        return extent
-    largest = 1 << (most.bit_length() - 1)
-    found = min(largest, extent & -extent)
-    return found if 2 * found >= largest else largest
 
 
 def _cycles(compute: Compute, nest: Nest, rates: MachineRates) -> float:
