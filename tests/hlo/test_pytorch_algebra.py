@@ -1,11 +1,14 @@
 """Factorizations of matrices, branches, and scans of extremes are those of PyTorch."""
 
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
+from hlotune.hlo.calling.callable import jitted
 from hlotune.hlo.frontends.program import load
 from hlotune.schedules.errors import ProgramError
 from tests.support.torch_modules import Of, exported, flattened, require_equal
@@ -58,6 +61,49 @@ def test_solutions_inverses_and_determinants_are_those_of_pytorch() -> None:
     require_equal(Of(lambda *x: flattened(function(*x))), a, a[..., :3].clone(), a[..., 0].clone())
 
 
+def test_logarithms_of_determinants_out_of_range_are_those_of_pytorch() -> None:
+    def function(a: Any, b: Any, c: Any, d: Any) -> Any:
+        of = torch.linalg
+        return (
+            a.logdet(), (-a).logdet(), (-a[1:, 1:]).logdet(), *of.slogdet(a), b.logdet(),
+            *of.slogdet(b), c.logdet(), *of.slogdet(c), d.logdet(), *of.slogdet(d),
+        )  # fmt: skip
+
+    swapped = torch.eye(4)[torch.tensor([[0, 1, 2, 3], [1, 0, 2, 3], [1, 2, 0, 3]])]
+    c = torch.cat([1e30 * swapped, -1e30 * swapped, 0 * swapped[:1]])
+    of_complex = (3 + 1j) * torch.eye(200, dtype=torch.complex64)
+    require_equal(
+        Of(lambda *x: flattened(function(*x))),
+        3 * torch.eye(200), 1e30 * torch.tensor([[1.0, 2], [3, 1]]), c, of_complex,
+    )  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")  # of torch, about its own decompositions
+@pytest.mark.parametrize("dtype", [torch.float32, torch.complex128])
+def test_what_is_made_of_matrices_without_factors_is_told_by_info(dtype: torch.dtype) -> None:
+    def whole(info: Any, made: Any) -> Any:
+        return torch.where(info[:, None, None] == 0, made, 7)
+
+    def function(a: Any, b: Any) -> Any:
+        of = torch.linalg
+        lower, of_lower = of.cholesky_ex(a)
+        upper, of_upper = of.cholesky_ex(a, upper=True)
+        parts = of.inv_ex(a), of.solve_ex(a, b), of.solve_ex(a, b.mT, left=False)
+        vectors, of_vectors = of.solve_ex(a, b[:, :, 0])
+        return (
+            whole(of_lower, lower), whole(of_upper, upper), of_lower != 0, of_upper != 0,
+            *(whole(info, made) for made, info in parts), *(info for _, info in parts),
+            torch.where(of_vectors[:, None] == 0, vectors, 7), of_vectors,
+            of.solve_ex(a[0], b)[1], of.solve_ex(a, b[0])[1],
+        )  # fmt: skip
+
+    diagonals = [[1, 2, 3, 4], [1, 1, 0, 2], [1, -1, 2, 1], [0, 0, 0, 0], [5, 1, 2, 0]]
+    a = torch.diag_embed(torch.tensor(diagonals).to(dtype))
+    b = matrices(5, 4, 4, dtype=dtype)[..., :3].clone()
+    require_equal(Of(function), a, b)
+    require_equal(torch.export.export(Of(function), (a, b)).run_decompositions().module(), a, b)
+
+
 def test_orthogonal_factors_are_those_of_pytorch() -> None:
     def function(a: Any, s: Any) -> Any:
         of = torch.linalg
@@ -101,6 +147,15 @@ def test_extremes_so_far_are_those_of_pytorch() -> None:
     require_equal(Of(function), x, torch.tensor([[2, 2, 1, 5, 5], [3, 1, 1, 0, 4]]))
 
 
+def test_extremes_so_far_have_the_sign_of_the_last_zero() -> None:
+    def function(x: Any) -> Any:
+        return 1 / x.cummax(1)[0], 1 / x.cummin(1)[0], 1 / x.cummax(0)[0]
+
+    x = torch.tensor([[0.0, -0.0, 0, -0.0, -1, 0], [-0.0, 0, -0.0, 2, -0.0, -3]])
+    for dtype in (torch.float32, torch.float64):
+        require_equal(Of(function), x.to(dtype))
+
+
 def test_functions_of_bessel_and_bilinear_forms_are_those_of_pytorch() -> None:
     def function(x: Any, n: Any) -> Any:
         of = torch.special
@@ -141,6 +196,36 @@ def test_a_branch_is_chosen_by_a_value_as_in_pytorch(tmp_path: Any) -> None:
     assert sum(op.name in ("stablehlo.if", "stablehlo.case") for op in program.graph.ops) == 1
 
 
+class Resizing(nn.Module):
+    """Goes one of two ways, and computes with sizes in both, those from outside among them."""
+
+    def forward(self, x: torch.Tensor) -> Any:
+        count, sums = x.shape[0], x.sum(0)
+
+        def one(sums: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            return sums.expand(count, -1) * 2, sums.new_ones(sums.shape[0] + 1)
+
+        def other(sums: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            return sums.cos().expand(count, -1) / count, sums.new_zeros(sums.shape[0] + 1)
+
+        return torch.cond(x.sum() > 0, one, other, (sums,))
+
+
+def test_branches_compute_with_symbolic_sizes(tmp_path: Path) -> None:
+    path, module = tmp_path / "branches.pt2", Resizing()
+    rows, columns = torch.export.Dim("rows"), torch.export.Dim("columns")
+    with torch.no_grad():
+        made = torch.export.export(
+            module, (torch.rand(5, 4),), dynamic_shapes=({0: rows, 1: columns},)
+        )
+        torch.export.save(made, path)
+    program, x = load(path, dims={"x.0": 3, "x.1": 7}), torch.rand(3, 7)
+    assert sum(op.name in ("stablehlo.if", "stablehlo.case") for op in program.graph.ops) == 1
+    for given in (x, -x):
+        for got, wanted in zip(jitted(program)(given.numpy()), module(given), strict=True):
+            np.testing.assert_allclose(got, wanted.numpy(), rtol=2e-5, atol=2e-6)
+
+
 def looping(x: Any) -> Any:
     loop = torch._higher_order_ops.while_loop
     return loop(lambda x: x.sum() < 9, lambda x: (x + 1,), (x,))  # type: ignore[no-untyped-call]
@@ -162,8 +247,13 @@ def looping(x: Any) -> Any:
                 x.sum() > 0, lambda x: torch.special.bessel_j0(x), lambda x: x.sin(), (x,))),
             r"rules for .*aten\.special_bessel_j0",
         ),
+        (
+            Of(lambda x: torch.cond(
+                x.sum() > 0, lambda x: x + torch.randn(3), lambda x: x.sin(), (x,))),
+            r"^expected what hlotune has a rule for in [^(]*, got randn, whose numbers",
+        ),
     ],
-    ids=["draw", "like", "bernoulli", "training", "loop", "inside of a branch"],
+    ids=["draw", "like", "bernoulli", "training", "loop", "in a branch", "draw in a branch"],
 )  # fmt: skip
 def test_what_has_no_rule_in_a_program_is_named(module: nn.Module, message: str) -> None:
     with pytest.raises(ProgramError, match=message):

@@ -17,12 +17,13 @@ def _cond(
 ) -> Any:
     if not is_tensor(pred):
         return tuple((true_graph if pred else false_graph)(*operands))
-    branches = [_traced(true_graph), _traced(false_graph)]
-    return lax.cond(jnp.reshape(pred, ()), *branches, *map(jnp.asarray, operands))
+    branches = (_traced(branch, operands) for branch in (true_graph, false_graph))
+    return lax.cond(jnp.reshape(pred, ()), *branches)
 
 
-def _traced(branch: Branch) -> Callable[..., tuple[jax.Array, ...]]:
-    return lambda *operands: tuple(jnp.asarray(v) for v in branch(*operands))
+def _traced(branch: Branch, operands: Sequence[Value]) -> Callable[[], tuple[jax.Array, ...]]:
+    """A branch that takes nothing, so that sizes among its operands stay numbers inside of it."""
+    return lambda: tuple(jnp.asarray(v) for v in branch(*operands))
 
 
 ROWS = rows(cond=_cond)

@@ -114,6 +114,8 @@ class _Run:
         try:
             unnamed = [value for name, value in inputs if not name]
             made = row.rule(*unnamed, **{name: value for name, value in inputs if name})
+        except ProgramError:  # of a node in a branch, which says all of it
+            raise
         except Refusal as refusal:
             raise ProgramError(
                 f"expected what hlotune has a rule for in {self.path}, got {refusal}"
@@ -171,7 +173,7 @@ class _Run:
         if kind == "as_tensor":
             return self._tensor(what["name"])
         if kind in ("as_tensors", "as_nested_tensors"):
-            return [self._tensor(t["name"]) for t in what]
+            return [self._tensor_or_size(t["name"]) for t in what]
         if kind == "as_optional_tensors":
             return [self.value(t) for t in what]
         if kind in _PLAIN:
@@ -197,13 +199,18 @@ class _Run:
 
     def _inner(self, graph: Mapping[str, Any]) -> Callable[..., list[Value]]:
         """A graph inside of this one, as a function of its inputs."""
-        names = [name for given in graph["inputs"] for name in _read(given)]
+        names = _names(graph["inputs"])
 
         def function(*operands: Value) -> list[Value]:
             run = _ran(graph, dict(zip(names, operands, strict=True)), self.path)
             return [run.value(output) for output in graph["outputs"]]
 
         return function
+
+    def _tensor_or_size(self, name: str) -> Value:
+        """One of a list of tensors, or a size: torch lists the sizes a branch takes among them."""
+        value = self.values.get(name)
+        return value if isinstance(value, int) else self._tensor(name)
 
     def _tensor(self, name: str) -> Value:
         value = self.values.get(name)

@@ -1,7 +1,8 @@
 """Factorizations of matrices, and what is computed by them; XLA calls LAPACK for them on CPUs.
 
 PyTorch raises an error for a matrix that has none, as a singular one has no inverse; a program has
-no errors, and gives numbers that are not finite there.
+no errors, and gives numbers that are not finite there. Operations that give `info` in place of an
+error give it here too: 0 for a matrix that went well.
 """
 
 from typing import Any
@@ -10,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.scipy.linalg import lu_solve
 
 from hlotune.hlo.frontends.pytorch.types import Value, rows
 
@@ -25,9 +27,15 @@ def _turned(x: Any) -> Any:
     return jnp.conj(jnp.swapaxes(x, -1, -2))
 
 
-def _no_errors(x: Any) -> Any:
-    """What LAPACK says of each matrix: that it went well."""
-    return jnp.zeros(x.shape[:-2], np.int32)
+def _first_zero(pivots: Any) -> Any:
+    """The place of the first pivot that is zero, counted from 1, and 0 where none is.
+
+    PyTorch may factor the transposed matrix, and name another place of a matrix that has a zero.
+    """
+    count = pivots.shape[-1]
+    places = jnp.arange(1, count + 1, dtype=np.int32)
+    first = jnp.min(jnp.where(pivots == 0, places, count + 1), -1, initial=count + 1)
+    return jnp.where(first > count, 0, first).astype(np.int32)
 
 
 def _nothing(**inputs: Any) -> Any:
@@ -42,7 +50,13 @@ def _cholesky(self: Value, upper: bool = False) -> Any:
 
 
 def _cholesky_checked(self: Value, upper: bool = False, check_errors: bool = False) -> Any:
-    return _cholesky(self, upper), _no_errors(self)
+    """Also says 1 of a matrix that is not positive definite, whose factor is no number.
+
+    PyTorch gives the order of the first leading part that is not, which JAX does not tell.
+    """
+    made = _cholesky(self, upper)
+    failed = jnp.isnan(jnp.diagonal(made, axis1=-2, axis2=-1)).any(-1)
+    return made, failed.astype(np.int32)
 
 
 def _cholesky_solved(self: Value, input2: Value, upper: bool = False) -> Any:
@@ -104,11 +118,12 @@ def _eigenvalues(self: Value, UPLO: str = "L") -> Any:
 
 
 def _inverse(self: Value = None, A: Value = None) -> Any:
-    return jnp.linalg.inv(jnp.asarray(self if A is None else A))
+    return _inverse_checked(self if A is None else A)[0]
 
 
 def _inverse_checked(A: Value, check_errors: bool = False) -> Any:
-    return _inverse(A), _no_errors(A)
+    x = jnp.asarray(A)
+    return _solve_checked(x, jnp.broadcast_to(jnp.eye(x.shape[-1], dtype=x.dtype), x.shape))
 
 
 def _determinant(self: Value = None, A: Value = None) -> Any:
@@ -120,7 +135,12 @@ def _determinant_and_factors(A: Value) -> Any:
 
 
 def _sign_and_logarithm(self: Value = None, A: Value = None) -> Any:
-    return tuple(jnp.linalg.slogdet(jnp.asarray(self if A is None else A)))
+    """By the pivots of a matrix of any size: products of numbers in range may lie out of it."""
+    factors, swapped, _ = lax.linalg.lu(jnp.asarray(self if A is None else A))
+    pivots = jnp.diagonal(factors, axis1=-2, axis2=-1)
+    swaps = jnp.sum(swapped != jnp.arange(pivots.shape[-1], dtype=swapped.dtype), -1)
+    sign = jnp.prod(jnp.sign(pivots), -1)
+    return jnp.where(swaps % 2 == 1, -sign, sign), jnp.sum(jnp.log(jnp.abs(pivots)), -1)
 
 
 def _sign_and_factors(A: Value) -> Any:
@@ -128,27 +148,35 @@ def _sign_and_factors(A: Value) -> Any:
 
 
 def _logarithm(self: Value) -> Any:
-    """Of the determinant; of a negative one it is no number."""
-    return jnp.log(_determinant(self))
+    """The logarithm of the determinant; that of a negative one is no number."""
+    sign, size = _sign_and_logarithm(self)
+    if jnp.iscomplexobj(sign):
+        return jnp.log(sign) + size
+    return jnp.where(sign == -1, jnp.asarray(np.nan, size.dtype), size)
 
 
 def _solve(A: Value, B: Value, left: bool = True, check_errors: bool = False) -> Any:
-    """Solves for columns; B is a batch of vectors where its shape is that of A without columns."""
-    a, b = jnp.asarray(A), jnp.asarray(B)
-    if b.ndim == 1 or (b.ndim == a.ndim - 1 and b.shape == a.shape[:-1]):
-        return _solve(a, b[..., None], left)[..., 0]
-    a, b = _side_by_side(a, b)
-    if left:
-        return jnp.linalg.solve(a, b)
-    return jnp.swapaxes(jnp.linalg.solve(jnp.swapaxes(a, -1, -2), jnp.swapaxes(b, -1, -2)), -1, -2)
+    return _solve_checked(A, B, left)[0]
 
 
 def _solve_checked(A: Value, B: Value, left: bool = True, check_errors: bool = False) -> Any:
-    return _solve(A, B, left), _no_errors(A)
+    """Solves for columns; B is a batch of vectors where its shape is that of A without columns."""
+    a, b = jnp.asarray(A), jnp.asarray(B)
+    if b.ndim == 1 or (b.ndim == a.ndim - 1 and b.shape == a.shape[:-1]):
+        made, info = _solve_checked(a, b[..., None], left)
+        return made[..., 0], info
+    factors, swapped, _ = lax.linalg.lu(a)
+    info = _first_zero(jnp.diagonal(factors, axis1=-2, axis2=-1))
+    factors, b = _side_by_side(factors, b)
+    if left:
+        return lu_solve((factors, swapped), b), info
+    made = lu_solve((factors, swapped), jnp.swapaxes(b, -1, -2), trans=1)
+    return jnp.swapaxes(made, -1, -2), info
 
 
 def _solve_and_factors(A: Value, B: Value, left: bool = True, check_errors: bool = False) -> Any:
-    return _solve(A, B, left), None, None, _no_errors(A)
+    made, info = _solve_checked(A, B, left)
+    return made, None, None, info
 
 
 def _power(self: Value, n: int) -> Any:

@@ -97,7 +97,7 @@ def _cumulative_logsumexp(self: Value, dim: int) -> Any:
 
 def _cumulative_extreme(function: Callable[..., Any]) -> Callable[..., Any]:
     """The largest or smallest of the values so far, and the last place that has it; what is no
-    number stays."""
+    number stays. Where both zeros are among them, the sign is that of the last one."""
 
     def rule(self: Value, dim: int) -> Any:
         x = jnp.asarray(self)
@@ -105,8 +105,11 @@ def _cumulative_extreme(function: Callable[..., Any]) -> Callable[..., Any]:
             return x, jnp.zeros((), np.int64)
         axis = dim % x.ndim
         made = function(x, axis)
-        places = lax.broadcasted_iota(np.int64, x.shape, axis)
-        return made, lax.cummax(jnp.where((x == made) | (x != x), places, 0), axis)
+        marks = 2 * lax.broadcasted_iota(np.int64, x.shape, axis) + jnp.signbit(x)
+        last = lax.cummax(jnp.where((x == made) | (x != x), marks, 0), axis)
+        if is_float(x.dtype):
+            made = jnp.where((last & 1) == 1, -jnp.abs(made), jnp.abs(made))
+        return made, last >> 1
 
     return rule
 
