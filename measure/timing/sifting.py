@@ -8,7 +8,7 @@ without the default.  The fastest meets the default in rounds of its own, in the
 them would have had.  Who is in these rounds was not chosen by them: their interval is that of one
 candidate, and holds with its full confidence.
 
-Of so few times of a candidate the least counts: what disturbs a call makes it slower.
+The least of so few times of a candidate counts: what disturbs a call makes it slower.
 """
 
 import time
@@ -52,9 +52,9 @@ class Asked:
     limit_s: float
     brief_s: float
 
-    def less(self, gone_s: float, rounds: int = 0) -> "Asked":
-        """What is left of them where so many seconds have gone by, in the time of some rounds."""
-        return Asked(self.pairs - rounds, self.limit_s - gone_s, max(0.0, self.brief_s - gone_s))
+    def less(self, gone_s: float) -> "Asked":
+        """What is left of their time where so many seconds have gone by, for as many rounds."""
+        return Asked(self.pairs, self.limit_s - gone_s, max(0.0, self.brief_s - gone_s))
 
     def expected(self, round_s: float, candidates: int) -> int:
         """The rounds of so many candidates that there is time for, where they do not agree."""
@@ -84,10 +84,11 @@ class How:
     def rounds(
         self, subjects: Sequence[Subject], asked: Asked, known_s: dict[int, float]
     ) -> tuple[tuple[float, ...], ...]:
-        """Rounds of a default with its candidates."""
+        """Rounds of a default with its candidates, no fewer than prove anything of so many."""
+        least = fewest_pairs(max(1, len(subjects) - 1))
         return interleaved(
-            subjects, pairs=asked.pairs, limit_s=asked.limit_s, brief_s=asked.brief_s,
-            least=fewest_pairs(max(1, len(subjects) - 1)), agreed_s=AGREED_S, known_s=known_s,
+            subjects, pairs=max(asked.pairs, least), limit_s=asked.limit_s,
+            brief_s=asked.brief_s, least=least, agreed_s=AGREED_S, known_s=known_s,
             clock=self.clock, effort=self.effort, apart=self.apart,
         )  # fmt: skip
 
@@ -111,20 +112,21 @@ def met(subjects: Sequence[Subject], asked: Asked, how: How, staying: int | None
     rounds = asked.less(warming_s).expected(round_s, len(candidates))
     if rounds >= enough(len(candidates)):
         known_s = {0: default_s, **{k + 1: s for k, s in enumerate(alone.warm_s)}}
-        gone_s = time.perf_counter() - start_s
-        rest = asked.less(gone_s, int((gone_s - warming_s) / round_s))
-        return Met(how.rounds(subjects, rest, known_s))
+        return Met(how.rounds(subjects, asked.less(time.perf_counter() - start_s), known_s))
     if rounds >= USUAL_ROUNDS:
         alone.go_on(USUAL_ALONE - 1)
-    left = [*range(staying), alone.fastest()]
+    meeting = [*range(staying), alone.fastest()]
     left_s = warming_s + rounds * round_s - (time.perf_counter() - start_s)
-    left_s += default_s - ahead_s(default_s) / 2 - ahead_s(alone.warm_s[left[-1]])
-    pairs = whole_ranks(int(SPARE * left_s / alone.round_s(default_s, left)), len(left))
+    # A long call of the default is its first sample already, and is not made again; the fastest is
+    # warmed up anew, as its calls so far have chosen it.
+    left_s += default_s - ahead_s(default_s) / 2 - ahead_s(alone.warm_s[meeting[-1]])
+    in_time = max(0, int(SPARE * left_s / alone.round_s(default_s, meeting)))
+    pairs = whole_ranks(in_time, len(meeting))
     few = Asked(pairs, max(asked.limit_s, SPARE * left_s), 0.0)
     known_s = {0: default_s, **{k + 1: alone.warm_s[k] for k in range(staying)}}
-    found = how.rounds([default, *(candidates[k] for k in left)], few, known_s)
-    samples_s = dict(zip(left, found[1:], strict=True))
-    behind = tuple(k for k in range(len(candidates)) if k not in left)
+    found = how.rounds([default, *(candidates[k] for k in meeting)], few, known_s)
+    samples_s = dict(zip(meeting, found[1:], strict=True))
+    behind = tuple(k for k in range(len(candidates)) if k not in meeting)
     return Met(
         (found[0], *(samples_s.get(k) or alone.samples_s(k) for k in range(len(candidates)))),
         behind,

@@ -221,10 +221,10 @@ def interleaved(
 ) -> tuple[tuple[float, ...], ...]:
     """Samples of several subjects, round by round, in orders as of `turns`.
 
-    Stops after `pairs` rounds, or at `limit_s` seconds once there are the `least` that prove
-    anything; at `agreed_s` seconds already if all of these rounds agree.  Where they do not, and
-    have taken less than `brief_s` seconds, more follow until then, `MOST_BRIEF` in all.  A call of
-    `FEW_S` ahead of the rounds counts as the sample of the first one.
+    Stops after `pairs` rounds, one at least, or at `limit_s` seconds once there are the `least`
+    that prove anything; at `agreed_s` seconds already if all of these rounds agree.  Where they do
+    not, and have taken less than `brief_s` seconds, more follow until then, `MOST_BRIEF` in all.  A
+    call of `FEW_S` ahead of the rounds counts as the sample of the first one.
 
     `known_s` are seconds of subjects, by their numbers, that were called already and need nothing
     to warm them up; the calls count as samples where these rounds are the first.
@@ -244,7 +244,7 @@ def interleaved(
 
     for order in islice(turns(len(subjects)), max(pairs, MOST_BRIEF)):
         spent = time.perf_counter() - start
-        if len(rounds) >= pairs and (spent >= brief_s or agree(rounds)):
+        if len(rounds) >= max(1, pairs) and (spent >= brief_s or agree(rounds)):
             break
         if len(rounds) >= least and (spent > limit_s or (spent > agreed_s and agree(rounds))):
             break

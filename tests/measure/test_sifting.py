@@ -9,7 +9,13 @@ from statistics import mean
 import numpy as np
 import pytest
 
-from hlotune.measure.timing.comparison import CONFIDENCE, interval_rank, shared, speedup
+from hlotune.measure.timing.comparison import (
+    CONFIDENCE,
+    fewest_pairs,
+    interval_rank,
+    shared,
+    speedup,
+)
 from hlotune.measure.timing.sifting import (
     LEFT_OUT,
     SPARE,
@@ -58,6 +64,10 @@ class Machine:
 
     calls_s: Sequence[Callable[[], float]]
     busy: Busy | None = None
+    beside_s: float = 0.0
+    """What goes by with each call and is no part of it, as what puts caches into their state."""
+    first_s: float = 0.0
+    """What the first call of each takes longer."""
     now_s: float = 0.0
     made: list[int] = field(default_factory=list)
 
@@ -65,11 +75,11 @@ class Machine:
         return [Subject(lambda k=k: self._call(k), lambda: 0.0) for k in range(len(self.calls_s))]  # type: ignore[misc]
 
     def _call(self, k: int) -> float:
+        seconds = self.calls_s[k]() + (0.0 if k in self.made else self.first_s)
         self.made.append(k)
-        seconds = self.calls_s[k]()
         if self.busy is not None:
             seconds = self.busy.took_s(self.now_s, seconds)
-        self.now_s += seconds
+        self.now_s += seconds + self.beside_s
         return seconds
 
 
@@ -82,9 +92,11 @@ def rounds(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Met, Machine]
         asked: Asked = HURRIED,
         staying: int | None = 0,
         busy: Busy | None = None,
+        beside_s: float = 0.0,
+        first_s: float = 0.0,
     ) -> tuple[Met, Machine]:
         calls = [s if callable(s) else (lambda s=s: s) for s in calls_s]
-        machine = Machine(calls, busy)
+        machine = Machine(calls, busy, beside_s, first_s)
         monkeypatch.setattr(time, "perf_counter", lambda: machine.now_s)
         return met(machine.subjects(), asked, How(), staying), machine
 
@@ -114,13 +126,12 @@ Rounds = Callable[..., tuple[Met, Machine]]
 
 
 def test_of_few_long_rounds_the_fastest_candidate_has_those_of_all(rounds: Rounds) -> None:
-    found, machine = rounds(0.16, 0.16, 0.15, 0.17)
+    found, _ = rounds(0.16, 0.16, 0.15, 0.17)
     assert found.behind == (0, 2)
     default_s, *candidates_s = found.samples_s
     assert default_s == (0.16,) * len(candidates_s[1])
     assert interval_rank(len(default_s), CONFIDENCE) > interval_rank(FEWEST_PAIRS, shared(3))
     assert set(candidates_s[0]) == {0.16} and set(candidates_s[2]) == {0.17}
-    assert machine.now_s > 0
 
 
 def test_where_there_is_time_for_many_rounds_all_candidates_meet_the_default(
@@ -171,6 +182,43 @@ def test_no_more_time_goes_by_than_where_all_meet_the_default(
     assert max(map(len, found.samples_s)) <= 3 * max(map(len, all_meet.samples_s))
 
 
+@pytest.mark.parametrize("pairs", [FEWEST_PAIRS, PAIRS])
+@pytest.mark.parametrize("limit_s", [HURRIED.limit_s, 0.0])
+@pytest.mark.parametrize("brief_s", [HURRIED.brief_s, 0.0])
+@pytest.mark.parametrize("call_s", [20e-6, 1e-3, 0.01, 0.05, 0.1, 0.3, 0.5])
+@pytest.mark.parametrize(
+    ("beside_s", "first_s"), [(1e-3, 0.0), (1e-3, 0.2), (0.1, 0.0), (2.0, 0.0)]
+)
+def test_what_goes_by_beside_calls_leaves_as_many_rounds_as_prove_something(
+    beside_s: float,
+    first_s: float,
+    call_s: float,
+    brief_s: float,
+    limit_s: float,
+    pairs: int,
+    rounds: Rounds,
+) -> None:
+    asked = Asked(pairs, limit_s, brief_s)
+    for times in ((1.5, 1.0, 1.2), (2.0, 1.0, 1.2, 1.5)):  # each round agrees with the one before
+        calls_s = [call_s * s for s in times]
+        found, _ = rounds(*calls_s, asked=asked, beside_s=beside_s, first_s=first_s)
+        default_s, *candidates_s = found.samples_s
+        with_default = [s for k, s in enumerate(candidates_s) if k not in found.behind]
+        assert len(default_s) >= fewest_pairs(len(with_default))
+        assert {len(s) for s in with_default} == {len(default_s)}
+
+
+@pytest.mark.parametrize("first_s", [0.0, 0.2])
+@pytest.mark.parametrize("pairs", [FEWEST_PAIRS, PAIRS])
+def test_short_calls_that_do_not_agree_have_all_rounds_that_were_asked_for(
+    pairs: int, first_s: float, rounds: Rounds
+) -> None:
+    asked = Asked(pairs, 6.0, 0.25)
+    found, _ = rounds(*[1e-4] * 4, asked=asked, beside_s=1e-3, first_s=first_s)
+    assert not found.behind
+    assert len(found.samples_s[0]) >= pairs
+
+
 @pytest.mark.parametrize(
     ("call_s", "limit_s", "before", "now"), [(0.1, 60.0, 0.6, 0.8), (0.4, 6.0, 0.7, 0.75)]
 )
@@ -209,7 +257,7 @@ def test_equal_candidates_are_seldom_proven_faster(
 
 
 def most_by_chance(finals: int) -> float:
-    """Of so many equal candidates the most that are called faster, with two deviations to spare."""
+    """The most of so many equal candidates that are called faster, with two deviations to spare."""
     expected = finals * (1 - CONFIDENCE) / 2
     return expected + 2 * sqrt(expected)
 
