@@ -9,8 +9,8 @@ wait of a thread, for the others wait for it at the end of a loop.
 
 import threading
 import time
-from collections.abc import Callable
-from functools import cache
+from collections.abc import Callable, MutableMapping
+from weakref import WeakKeyDictionary, finalize
 
 from hlotune.codegen.runtime.dispatcher import crew_threads
 from hlotune.measure.machine.thread_waits import ThreadWaits
@@ -86,15 +86,25 @@ class HeldThreads:
         return clock
 
 
+_known: MutableMapping[threading.Thread, dict[CpuTarget, HeldThreads]] = WeakKeyDictionary()
+"""By the thread that calls, for as long as there is one: its accounts are files that stay open."""
+
+
 def held_threads(target: CpuTarget) -> HeldThreads:
     """The threads of this process, for kernels on so many threads, and the thread that asks."""
-    return _held(target, threading.current_thread())
+    calling = threading.current_thread()
+    known = _known.setdefault(calling, {})
+    if target not in known:
+        known[target] = _held(target, calling.native_id or 0)
+    return known[target]
 
 
-@cache
-def _held(target: CpuTarget, calling: threading.Thread) -> HeldThreads:
-    caller = calling.native_id or 0
+def _held(target: CpuTarget, caller: int) -> HeldThreads:
     if target.threads == 1:
-        return HeldThreads(lambda: True, ThreadWaits([caller]))
-    crew = crew_threads()[: target.threads]
-    return HeldThreads(meeting(target), ThreadWaits([caller, *crew]))
+        waits = ThreadWaits([caller])
+        held = HeldThreads(lambda: True, waits)
+    else:
+        waits = ThreadWaits([caller, *crew_threads()[: target.threads]])
+        held = HeldThreads(meeting(target), waits)
+    finalize(held, waits.close).atexit = False  # a thread may still look
+    return held

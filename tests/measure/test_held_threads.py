@@ -1,8 +1,12 @@
 """Calls beside other processes, with threads, waits and a clock that we make."""
 
+import gc
+import os
 import threading
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import cast
 
 import pytest
@@ -133,10 +137,42 @@ def test_threads_of_this_machine_come() -> None:
     assert any(held_threads(host_target()).begin() for _ in range(50))
 
 
+def looked_at(held: HeldThreads) -> set[int]:
+    """The numbers of the threads whose accounts are open."""
+    accounts = [Path(os.readlink(f"/proc/self/fd/{a}")) for a in held._waits._accounts]
+    return {int(account.parent.name) for account in accounts}
+
+
+@pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="no accounts of waits")
 def test_of_threads_that_call_one_after_the_other_each_is_looked_at() -> None:
-    found = list[bool]()
+    """The second one often gets what memory the first one had."""
+    found, seen = list[HeldThreads](), list[bool]()
+
+    def call() -> None:
+        found.append(held_threads(host_target()))
+        seen.append(threading.get_native_id() in looked_at(found[-1]))
+        assert held_threads(host_target()) is found[-1]
+
     for _ in range(2):
-        calling = threading.Thread(target=lambda: found.append(held_threads(host_target()).begin()))
+        calling = threading.Thread(target=call)
         calling.start()
         calling.join()
-    assert len(found) == 2
+    assert found[0] is not found[1]
+    assert seen == [True, True]
+
+
+@pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="no accounts of waits")
+def test_the_accounts_of_a_thread_that_has_ended_are_closed() -> None:
+    open_files = list[int]()
+
+    def call() -> None:
+        open_files.extend(held_threads(host_target(1))._waits._accounts)
+
+    calling = threading.Thread(target=call)
+    calling.start()
+    calling.join()
+    del calling
+    gc.collect()
+    (account,) = open_files
+    with suppress(OSError):
+        assert "schedstat" not in os.readlink(f"/proc/self/fd/{account}")
