@@ -6,11 +6,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any
 
 from jax.stages import Lowered
 
 from hlotune.codegen.built import Built
+from hlotune.deploy.explanation import Explanation, Reasons, Status
 from hlotune.deploy.freeze import freeze
 from hlotune.deploy.kept_code import keep, kept
 from hlotune.deploy.other_jaxlib import Tell, decided_here, won_times
@@ -20,7 +21,6 @@ from hlotune.hlo.calling.callable import Arranged, JittedProgram
 from hlotune.hlo.frontends.program import Program, require_loaded
 from hlotune.hlo.kernel import Kernel
 from hlotune.hlo.sites.sites import Site, choose, overlap, sites
-from hlotune.hlo.sites.tiny import tiny
 from hlotune.measure.machine.devices import target_here
 from hlotune.measure.machine.targets import toolchain
 from hlotune.measure.trial import CacheMode, require_settings
@@ -28,11 +28,10 @@ from hlotune.measure.workers.runner import ProcessRunner
 from hlotune.schedules.errors import HlotuneError
 from hlotune.schedules.garbage import collected_later
 from hlotune.schedules.numerics import Numerics
-from hlotune.schedules.steps.schedule import DEFAULT, Schedule
+from hlotune.schedules.steps.schedule import DEFAULT
 from hlotune.schedules.targets.target import Target
 from hlotune.tuning_logs.database import Conditions, Database, conditions
 from hlotune.tuning_logs.decisions import (
-    NEVER_TUNED,
     TOGETHER,
     Decision,
     decision,
@@ -40,44 +39,12 @@ from hlotune.tuning_logs.decisions import (
     tuned_together,
     tuned_with,
 )
-from hlotune.tuning_logs.finals import Final, Paired
+from hlotune.tuning_logs.finals import Final
 from hlotune.tuning_logs.open_database import chosen
 
 __all__ = ["Explanation", "TunedFunction", "apply", "freeze"]
 
 LOG = logging.getLogger("hlotune.apply")
-Status = Literal["tuned", "kept default", "no record", "failed", "covered", "too small"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Explanation:
-    """What was done with a site, and why.
-
-    `failed`: its schedule could not be used.  `covered`: another site that shares operations was
-    replaced instead.  `too small`: a kernel of it takes less time than is worth a call.
-    """
-
-    site: Site
-    status: Status
-    reason: str
-    schedule: Schedule | None = None
-    """The schedule of the code that stands in the site's place; None where it is the default's."""
-    paired: Paired | None = None
-    """The comparison with the default that decided."""
-    jaxlib: str | None = None
-    """The version whose records prove a schedule faster, where those of this version prove none."""
-
-    @property
-    def algorithm(self) -> str | None:
-        return self.schedule.algorithm if self.schedule else None
-
-    @property
-    def promised_s(self) -> float:
-        """Seconds that the records promise to save in one run of the program."""
-        return gain_s(self.paired) * self.site.weight if self.paired else 0.0
-
-    def __str__(self) -> str:
-        return f"{self.site.name}  {self.site.label}  {self.status}: {self.reason}"
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
@@ -120,13 +87,17 @@ class TunedFunction:
 
     def explain(self) -> tuple[Explanation, ...]:
         """One line a site, alternatives included."""
-        return self._explanations
+        return self.reasons.explain()
+
+    @property
+    def reasons(self) -> Reasons:
+        """What `explain` says, without the program."""
+        return Reasons(self._explanations, self.target)
 
     @property
     def is_unknown(self) -> bool:
         """Whether there is no record of any kernel of the program that is worth one."""
-        statuses = {e.status for e in self._explanations} - {"too small"}
-        return statuses <= {"no record"}
+        return all(e.status == "no record" for e in self._explanations)
 
     @property
     def outdated(self) -> str | None:
@@ -204,15 +175,11 @@ def applied(
     with Vouching(target, numerics) as vouching:
         replacements, failures = _built(program, found, decisions, target, vouching)
     explanations = tuple(
-        _explained(site, found, decisions, replacements, failures, vouching.verified, target)
+        _explained(site, found, decisions, replacements, failures, vouching.verified)
         for site in found
     )
     function = assembled(program, replacements, target)
     return TunedFunction(program, tuple(replacements), numerics, target, explanations, function)
-
-
-def gain_s(paired: Paired) -> float:
-    return paired.default_time_s - paired.tuned_time_s
 
 
 def _decisions(
@@ -304,10 +271,9 @@ def _explained(
     replacements: Sequence[Replacement],
     failures: Mapping[Site, str],
     verified: Collection[str],
-    target: Target,
 ) -> Explanation:
     decided = decisions[site.kernel.key]
-    status, reason = _without_it(site, found, decisions, replacements, target)
+    status, reason = _without_it(site, found, decisions, replacements)
     schedule = None
     if site in failures:
         status, reason = "failed", failures[site]
@@ -331,7 +297,6 @@ def _without_it(
     found: Sequence[Site],
     decisions: Mapping[str, Decision],
     replacements: Sequence[Replacement],
-    target: Target,
 ) -> tuple[Status, str]:
     """Why a site is not replaced: its kernel, or another site that shares operations with it."""
     decided = decisions[site.kernel.key]
@@ -344,5 +309,4 @@ def _without_it(
         return "covered", f"{used.name} saves more, and shares operations with it"
     if decided.final is not None:
         return "kept default", decided.reason
-    small = tiny(site, target) if decided.reason == NEVER_TUNED else None
-    return ("too small", f"left as it is: {small}") if small else ("no record", decided.reason)
+    return "no record", decided.reason

@@ -10,7 +10,7 @@ from typing import Any
 
 import jax
 
-from hlotune.deploy.apply import Explanation, TunedFunction, applied
+from hlotune.deploy.apply import TunedFunction, applied
 from hlotune.deploy.call_kinds import (
     Arrays,
     Chosen,
@@ -24,6 +24,7 @@ from hlotune.deploy.call_kinds import (
     key_of,
     types_of,
 )
+from hlotune.deploy.explanation import Explanation, Reasons
 from hlotune.hlo.frontends.program import Program, load
 from hlotune.hlo.mlir.versions import is_tracing
 from hlotune.measure.machine.devices import default_target
@@ -106,7 +107,7 @@ class Jitted:
     others: tuple[str, ...] = ()
     """Options of `jax.jit` that tuned programs do not keep: XLA runs the function."""
     _known: dict[Key, TunedFunction | None] = field(default_factory=dict)
-    _reasons: dict[Key, tuple[Explanation, ...]] = field(default_factory=dict)
+    _reasons: dict[Key, Reasons] = field(default_factory=dict)
     """Why kinds of calls are left to XLA, where records were applied to their programs."""
     _has_warned: bool = False
     """Whether a warning has named these options."""
@@ -152,9 +153,10 @@ class Jitted:
         if tuned is not None:
             return tuned.explain()
         try:
-            return self._reasons.get(key_of(split), ())
+            reasons = self._reasons.get(key_of(split))
         except TypeError:
             return ()
+        return reasons.explain() if reasons else ()
 
     def clear_cache(self) -> None:
         """Forgets what was found, so that newer records are seen."""
@@ -212,7 +214,7 @@ class Jitted:
         """What was found, where any kernel of it is tuned; else the reasons are kept alone."""
         if found is None or found.replacements:
             return found
-        self._reasons[key] = found.explain()
+        self._reasons[key] = found.reasons
         return None
 
     def _is_left(self, split: Split) -> bool:

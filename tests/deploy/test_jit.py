@@ -14,9 +14,10 @@ import numpy as np
 import pytest
 
 import hlotune
-from hlotune.deploy import jit
+from hlotune.deploy import explanation, jit
 from hlotune.hlo.frontends.program import load
 from hlotune.schedules.errors import DatabaseError, ProgramError
+from hlotune.schedules.steps.schedule import DEFAULT, Schedule
 from tests.support.applied import DIRECT, final, first_sites, recorded
 from tests.support.dense import W, X, close, dense, recorded_dense
 
@@ -251,3 +252,20 @@ def test_kernels_that_are_too_small_are_said_to_be_left_as_they_are(tmp_path: Pa
     ((small, (status, reason)),) = [x for x in said.items() if "softmax" in x[0]]
     assert (small, status) == ("softmax 8x16", "too small")
     assert re.fullmatch(r"left as it is: expected a kernel of at least 3 us, got one .*", reason)
+
+
+@pytest.mark.parametrize("schedule", [DIRECT, DEFAULT], ids=["tuned", "left to XLA"])
+def test_texts_of_kernels_without_a_record_are_read_for_explanations_alone(
+    schedule: Schedule, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def both(x: Any, w: Any) -> Any:
+        return x @ w, jax.nn.softmax(x)
+
+    read = list[str]()
+    monkeypatch.setattr(explanation, "tiny", lambda site, _: read.append(site.label))
+    site = first_sites(load(both, X, W))["dot0"]
+    fast = hlotune.jit(both, database=recorded(tmp_path / "one.db", {site: final(schedule)}))
+    fast(X, W)
+    assert not read
+    assert len(fast.explain(X, W)) > 1
+    assert "softmax 8x16" in read
