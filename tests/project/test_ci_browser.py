@@ -30,9 +30,9 @@ def program(folder: Path, name: str, text: str) -> None:
     path.chmod(0o755)
 
 
-def ran(tools: Path) -> subprocess.CompletedProcess[str]:
+def ran(tools: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [tools / "bash", ROOT / ".ci" / "browser"], env={**os.environ, "PATH": str(tools)},
+        [tools / "bash", ROOT / ".ci" / "browser", *words], env={**os.environ, "PATH": str(tools)},
         capture_output=True, text=True, check=False,
     )  # fmt: skip
 
@@ -60,3 +60,16 @@ def test_apt_get_installs_one_as_root_and_its_error_is_one_line(tools: Path, wor
     assert done.returncode == (0 if works else 1)
     failure = f"expected apt-get to install chromium, and it failed: {said}\n"
     assert done.stderr == ("" if works else failure)
+
+
+@pytest.mark.parametrize("ends", ["exit 0", "exit 100", "kill $PPID"])
+def test_the_file_that_it_is_given_is_there_once_it_has_ended(
+    ends: str, tools: Path, tmp_path: Path
+) -> None:
+    (tools / "id").unlink()
+    program(tools, "id", "echo 0")
+    ended = tmp_path / "ended"
+    program(tools, "apt-get", f"[ ! -e {ended} ] || exit 3; {ends}")
+    done = ran(tools, ended)
+    assert (done.returncode == 0) == (ends == "exit 0")
+    assert ended.exists()
