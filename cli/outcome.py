@@ -29,11 +29,13 @@ def end(
     devices: int = 1,
     *,
     whole_s: float | None = None,
+    is_new: bool = True,
 ) -> None:
     """After the report: what a caller has to know besides it, as an exit code and a line.
 
     `model_file`, `types` of arguments, `sizes` of dimensions, trips of `loops` and the number of
     `devices` are what the command was given; `whole_s` is its budget, where `budget_s` is a part.
+    Where the run is not `is_new`, but taken up again, the command has no option of a budget.
     """
     if result.wrong_anyway:
         raise WrongResult(f"program {result.program_name}: {result.wrong_anyway}")
@@ -46,8 +48,8 @@ def end(
     if result.needed_s is not None:
         raise NoRecord(
             f"program {result.program_name}: expected time for a batch of trials, found none in "
-            f"{too_short(budget_s, whole_s, result.needed_s)}, or --first for first candidates "
-            "without a search"
+            f"{too_short(budget_s, whole_s, result.needed_s, is_new=is_new)}"
+            f"{first_instead(devices)}"
         )
     if not result.kernels:
         why = "; ".join(reason for _, reason in result.skipped)
@@ -57,15 +59,26 @@ def end(
         )
 
 
-def too_short(budget_s: float | None, whole_s: float | None, needed_s: int) -> str:
-    """The budget that was too short, and one that is not, of all that have a part of it."""
+def first_instead(devices: int) -> str:
+    """What needs no budget; candidates of several devices are searched alone."""
+    return ", or --first for first candidates without a search" if devices == 1 else ""
+
+
+def too_short(
+    budget_s: float | None, whole_s: float | None, needed_s: int, *, is_new: bool = True
+) -> str:
+    """The budget that was too short, and one that is not, of all that have a part of it; a run that
+    is taken up again keeps its own.
+    """
     from hlotune.search.budget.limits import DEFAULT_BUDGET_S
 
     had_s = budget_s or DEFAULT_BUDGET_S
+    give = "give" if is_new else "begin anew: tune run with"
     if whole_s is None or whole_s == had_s:
-        return f"the budget of {had_s:g} s; give --budget {needed_s}s"
+        return f"the budget of {had_s:g} s; {give} --budget {needed_s}s"
     enough_s = ceil(needed_s * whole_s / had_s)
-    return f"its part, {had_s:.3g} s, of the budget of {whole_s:g} s; give --budget {enough_s}s"
+    part = f"its part, {had_s:.3g} s, of the budget of {whole_s:g} s"
+    return f"{part}; {give} --budget {enough_s}s"
 
 
 def going_on(

@@ -86,7 +86,8 @@ def resume(
                 devices=devices, pulse=pulse,
             )  # fmt: skip
     print_report(result.database, result.run, json=json)
-    end(result, before.budget_s, model_file, arg or (), dim or (), trips or (), devices)
+    given = (arg or (), dim or (), trips or (), devices)
+    end(result, before.budget_s, model_file, *given, is_new=False)
 
 
 def trusted(before: "Interrupted") -> str:

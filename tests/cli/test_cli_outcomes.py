@@ -3,13 +3,16 @@
 import shlex
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from hlotune.cli.main import run_command
-from hlotune.cli.outcome import going_on, too_short
+from hlotune.cli.outcome import end, going_on, too_short
 from hlotune.measure.machine.targets import TARGETS, toolchain
+from hlotune.schedules.errors import NoRecord
+from hlotune.search import resuming
 from hlotune.search import tune as tuning
 from hlotune.search.result import KernelResult, TuneResult
 from hlotune.tuning_logs.database import Database
@@ -19,12 +22,12 @@ KERNEL = KernelResult(
 )
 
 
-def ended(monkeypatch: pytest.MonkeyPatch, folder: Path, **outcome: Any) -> int:
-    """Runs the command with a tuner that says it ended so."""
+def recorded(folder: Path) -> TuneResult:
+    """The result of a run that a database knows."""
     path = folder / "tuning.db"
     with Database(path) as database:
         run = database.start_run(None, TARGETS["x86-64"], toolchain())
-    result = TuneResult(
+    return TuneResult(
         program_name="model",
         database=path,
         run=run,
@@ -33,8 +36,13 @@ def ended(monkeypatch: pytest.MonkeyPatch, folder: Path, **outcome: Any) -> int:
         known_trials=0,
         wall_s=1.0,
     )
+
+
+def ended(monkeypatch: pytest.MonkeyPatch, folder: Path, **outcome: Any) -> int:
+    """Runs the command with a tuner that says it ended so."""
+    result = recorded(folder)
     monkeypatch.setattr(tuning, "tune", lambda *_, **__: replace(result, **outcome))
-    program = ["examples/mlp.py:model", "--budget", "10s", "--database", str(path)]
+    program = ["examples/mlp.py:model", "--budget", "10s", "--database", str(result.database)]
     return run_command(["run", *program])
 
 
@@ -70,6 +78,27 @@ def test_a_budget_that_was_too_short_is_said_with_exit_code_1(
     assert ended(monkeypatch, tmp_path, needed_s=40) == 1
     said = capsys.readouterr().err
     assert "found none in the budget of 10 s; give --budget 40s, or --first for first" in said
+
+
+def test_no_option_is_offered_that_cannot_be_given(tmp_path: Path) -> None:
+    """First candidates are taken on one device."""
+    with pytest.raises(NoRecord, match=r"in the budget of 10 s; give --budget 40s$"):
+        end(replace(recorded(tmp_path), needed_s=40), 10.0, devices=2)
+
+
+def test_a_run_that_is_taken_up_again_with_too_little_time_is_to_be_begun_anew(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`tune resume` has options of neither a budget nor first candidates."""
+    result = recorded(tmp_path)
+    before = SimpleNamespace(run=result.run, budget_s=10.0)
+    monkeypatch.setattr(resuming, "interrupted", lambda *_: before)
+    monkeypatch.setattr(resuming, "resume", lambda *_, **__: replace(result, needed_s=40))
+    monkeypatch.setattr("hlotune.cli.resume.load_program", lambda *_: None)
+    words = ["resume", result.run, "examples/mlp.py:model", "--database", str(result.database)]
+    assert run_command(words) == 1
+    said = capsys.readouterr().err
+    assert "of 10 s; begin anew: tune run with --budget 40s, or --first for first" in said
 
 
 def test_a_budget_that_several_programs_divide_is_told_for_all_of_them() -> None:
