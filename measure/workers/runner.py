@@ -10,6 +10,7 @@ from hlotune.measure.machine.machine_lock import Turns
 from hlotune.measure.timing.comparison import Comparison, outcomes
 from hlotune.measure.timing.core_sharing_probe import ALONE_S
 from hlotune.measure.timing.impossible_times import beats_peak, too_fast
+from hlotune.measure.timing.sifting import Met
 from hlotune.measure.timing.timing import (
     BRIEF_S,
     BRIEF_SHARE,
@@ -120,7 +121,7 @@ class ProcessRunner(DeviceRequests):
         Times are of calls, as a user sees them: what a call costs is in those of both sides.
 
         Args:
-            objects: the simplest first: a later one must be proven faster to take its place.
+            objects: those that stay, and then the simplest first.
             pairs: rounds; more where these are short beside the checks, as `timing.interleaved`
                 has it.
             limit_s: seconds of timing after which no further round starts, once there are as many
@@ -132,26 +133,19 @@ class ProcessRunner(DeviceRequests):
         Raises ProgramError where XLA does not compile or run the kernel.
         """
         mode, start_s = cache or self.cache, self._turns.clock_s()
-        self.compile_together([(kernel, built) for _, built in objects], cache=mode)
-        builts = [built for _, built in objects]
-        verdicts = [b if isinstance(b, Failure) else self.verify(kernel, b) for b in builts]
-        both = zip(builts, verdicts, strict=True)
-        right = [b for b, v in both if isinstance(b, Built) and isinstance(v, Verdict)]
+        verdicts = self._verdicts(kernel, [built for _, built in objects], mode)
         checks_s = self._turns.clock_s() - start_s  # without waits for other tuners
         brief_s = max(BRIEF_S, BRIEF_SHARE * checks_s)
         if staying is not None:
             staying = sum(isinstance(v, Verdict) for v in verdicts[:staying])
         asked = Rounds(pairs, limit_s, brief_s, staying)
-        reply = self._rounds(kernel, mode, clock, right, asked)
+        reply = self._rounds(kernel, mode, clock, right(objects, verdicts), asked)
         if isinstance(reply, Failure):
             failed = tuple(v if isinstance(v, Failure) else reply for v in verdicts)
             return Comparison(self.default(kernel, cache=mode), failed)
-        default_s, *candidates_s = reply.samples_s
-        default = Measurement(samples_s=default_s, clock=clock, cache=mode, numerics="strict")
-        found = tuple(outcomes(verdicts, default, candidates_s))
-        self._peaks.doubt(kernel, objects, found)
-        timed = [n for n, v in enumerate(verdicts) if isinstance(v, Verdict)]
-        return Comparison(default, found, frozenset(timed[k] for k in reply.behind))
+        found = compared(verdicts, reply, clock, mode)
+        self._peaks.doubt(kernel, objects, found.candidates)
+        return found
 
     def properties(self) -> Properties:
         """Peaks of the target, measured in the worker, or what is known of it where that is more.
@@ -189,6 +183,13 @@ class ProcessRunner(DeviceRequests):
         if isinstance(outcome, Measurement):
             self._remember(kernel, outcome)
         return outcome
+
+    def _verdicts(
+        self, kernel: Kernel, builts: Sequence[Built | Failure], cache: CacheMode
+    ) -> list[Verdict | Failure]:
+        """What is wrong with each built kernel, or how far it is off."""
+        self.compile_together([(kernel, built) for built in builts], cache=cache)
+        return [b if isinstance(b, Failure) else self.verify(kernel, b) for b in builts]
 
     def _timed(
         self, kernel: Kernel, candidate: Candidate, built: Built, cache: CacheMode, limit_s: float
@@ -235,3 +236,22 @@ class ProcessRunner(DeviceRequests):
         reached = built.flops / (found.time_s + RESOLUTION_S)
         self._peaks.raise_to(dtype, *beside.work_per_s, reached)
         return found
+
+
+def right(
+    objects: Sequence[tuple[Candidate, Built | Failure]], verdicts: Sequence[Verdict | Failure]
+) -> list[Built]:
+    """The built candidates that were found right."""
+    both = zip(objects, verdicts, strict=True)
+    return [b for (_, b), v in both if isinstance(b, Built) and isinstance(v, Verdict)]
+
+
+def compared(
+    verdicts: Sequence[Verdict | Failure], met: Met, clock: Clock, cache: CacheMode
+) -> Comparison:
+    """The outcome of each candidate, those that were found wrong among them."""
+    default_s, *candidates_s = met.samples_s
+    default = Measurement(samples_s=default_s, clock=clock, cache=cache, numerics="strict")
+    timed = [n for n, v in enumerate(verdicts) if isinstance(v, Verdict)]
+    found = tuple(outcomes(verdicts, default, candidates_s))
+    return Comparison(default, found, frozenset(timed[k] for k in met.behind))

@@ -233,7 +233,8 @@ def winner(
     Over a wrong default each contender may win, since all of them are right.  Of those that may win
     the fastest does by the median of their rounds, or a simpler one that comes before it and is
     slower by hardly anything; of those timed alone, that with the largest lower bound.  In place of
-    the standing schedule only what is proven faster than that may win.
+    the standing schedule only what is proven faster than that in the same rounds may win, unless it
+    may not win any more, as it is not proven faster than the default here.
     """
     confidence = shared(len(contenders))
     best: Contender | None = None
