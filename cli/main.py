@@ -9,7 +9,7 @@ import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib.machinery import ExtensionFileLoader
-from threading import Timer
+from threading import Timer, current_thread, main_thread
 from types import FrameType
 from typing import Any
 
@@ -120,16 +120,16 @@ def main() -> None:
     if ours:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # answered: a second one changes nothing
     code = finish_output(code)
-    if code == INTERRUPTED:
-        leave_what_is_left(code)
+    leave_what_is_left(code)
     sys.exit(code)
 
 
 def leave_what_is_left(code: int) -> None:
-    """Ends the process at once where XLA is still at what Ctrl-C ended the wait for."""
-    from hlotune.search.finals.interruptible import is_anything_left
-
-    if is_anything_left():
+    """Ends the process at once where XLA is still at what Ctrl-C ended the wait for, whatever the
+    command came to.  What knows of that is loaded where there may be any.
+    """
+    known = sys.modules.get("hlotune.search.finals.interruptible")
+    if known is not None and known.is_anything_left():
         sys.stderr.flush()
         os._exit(code)
 
@@ -150,14 +150,15 @@ def is_loading_an_extension(frame: FrameType | None) -> bool:
 
 def told_again(hook: Callable[[Any], object]) -> Callable[[Any], object]:
     """Lets no Ctrl-C get lost where Python can raise nothing, as in libraries' collection of
-    garbage: it comes again a moment later.
+    garbage: it comes again a moment later.  In another thread than the main one it is no Ctrl-C,
+    but ends work that was given up (`interruptible.py`).
     """
 
     def hooked(unraisable: Any) -> None:
-        if issubclass(unraisable.exc_type, KeyboardInterrupt):
-            again()
-        else:
+        if not issubclass(unraisable.exc_type, KeyboardInterrupt):
             hook(unraisable)
+        elif current_thread() is main_thread():
+            again()
 
     return hooked
 

@@ -28,7 +28,13 @@ from hlotune.search.finals.whole_program import WholeProgram
 from hlotune.search.progress import Event, Finalising, KernelSkipped, Progress, Started, silent
 from hlotune.search.result import KernelResult, TuneResult, with_final
 from hlotune.search.tasks import Task, other_forms, task_of, tasks
-from hlotune.search.tune import Choices, begun_run, begun_workers, started
+from hlotune.search.tune import (
+    Choices,
+    begun_run,
+    begun_workers,
+    started,
+    wait_for_earlier_work,
+)
 from hlotune.tuning_logs.database import Database, conditions
 from hlotune.tuning_logs.finals import Final
 from hlotune.tuning_logs.open_database import chosen
@@ -79,6 +85,7 @@ def first(
             progress=_noting(left_alone, progress or silent),
         )  # fmt: skip
         turns = Turns(now=pulse.clock_s)
+        wait_for_earlier_work(turns)
         known = records.properties(choices.target)
         with begun_workers(choices, turns, known) as (builder, runner):
             places = sites(program)

@@ -27,6 +27,7 @@ from hlotune.schedules.targets.cpu import CpuTarget
 from hlotune.schedules.targets.target import Properties, Target
 from hlotune.search.budget.limits import DEFAULT_BUDGET_S, Limits, seconds
 from hlotune.search.experience import Experience
+from hlotune.search.finals.interruptible import is_anything_left, over_within
 from hlotune.search.finals.whole_program import WholeProgram
 from hlotune.search.progress import Progress, silent
 from hlotune.search.result import TuneResult
@@ -62,9 +63,11 @@ def tune(
     """Searches for faster schedules of a program's kernels, measures them, and records everything.
 
     What the database knows of a kernel under the same conditions is not measured again.  Ctrl-C
-    ends the search; what was found by then is compared with the defaults and returned.  Called
-    again with the same program, limits and seed, the search goes on where it was interrupted.  What
-    is wrong in the program at the end stands in the result, in `wrong` and `wrong_anyway`.
+    ends the search: what was found by then is compared with the defaults for about ten seconds and
+    returned, and kernels whose comparisons take longer stay undecided, which `progress` is told.
+    Called again with the same program, limits and seed, the search goes on where it was
+    interrupted.  What is wrong in the program at the end stands in the result, in `wrong` and
+    `wrong_anyway`.
 
     Args:
         budget: wall-clock, `"2m"` or seconds; `budget_s` is the same as a number.  All of this call
@@ -182,6 +185,7 @@ def searched(
     """
     require_known_calls(program)
     target, turns, others = choices.target, Turns(now=pulse.clock_s), Others()
+    wait_for_earlier_work(turns)
     with begun_workers(choices, turns, records.properties(target)) as (builder, runner):
         found, skipped = tasks(places := sites(program), target, choices.numerics)
         builder.settle()  # nothing is timed while others import
@@ -193,6 +197,16 @@ def searched(
         )  # fmt: skip
         with records.keeping(run, choices.progress):
             return session.finished(session.tuned(program.name, found, skipped))
+
+
+def wait_for_earlier_work(turns: Turns) -> None:
+    """Returns once nothing goes on of an earlier run in this process that Ctrl-C ended the wait
+    for; like a wait for another tuner that is in no budget.
+    """
+    if is_anything_left():
+        start_s = turns.now()
+        over_within(None)
+        turns.waited(turns.now() - start_s)
 
 
 def _session(

@@ -15,6 +15,7 @@ from hlotune.schedules.steps.schedule import DEFAULT, Schedule
 from hlotune.search.budget.contest import Contest, Decided
 from hlotune.search.budget.reserve import Reserve, is_hopeless
 from hlotune.search.finals.finals import Keep, Referee, final, keep_nothing
+from hlotune.search.finals.interruptible import is_anything_left, over_within
 from hlotune.search.progress import Finalising, KernelSkipped, Progress
 from hlotune.search.workers import Builder
 from hlotune.tuning_logs.database import Conditions, Database
@@ -26,8 +27,20 @@ WRONG_NOW = "it was faster, and in a later final its results were wrong"
 """Why the schedule that stood is taken back."""
 
 HURRY_S = 10.0
-"""The finals of a run that was interrupted as it searched go on for so many seconds.  Kernels that
-have no time then stay undecided until the run is taken up again."""
+"""The finals of a run that was interrupted as it searched go on for about so many seconds: those
+begin that are expected to end by then.  The other kernels stay undecided until the run is taken up
+again."""
+
+TOO_LONG = (
+    "comparing its champion with the default was expected to take longer than what was left of the "
+    f"{HURRY_S:g} seconds after Ctrl-C"
+)
+"""Why a kernel of an interrupted run stays undecided."""
+
+STILL_AT_WORK = (
+    f"what Ctrl-C met was still at work {HURRY_S:g} seconds later, so that nothing could be timed"
+)
+"""The same where XLA compiled or called the whole program as Ctrl-C came: that does not stop it."""
 
 TOO_LATE = "there was no time left to compare its champion with the default"
 """Why a kernel stays with the default though candidates of it are faster by the search's times."""
@@ -91,13 +104,14 @@ class Deciding:
         try:
             self.progress(
                 Finalising(
-                    kernels=len(self._waiting()),
+                    kernels=self._expected(),
                     interrupted=self.interrupted,
                     settled=self.settled,
                 )
             )
             while self._decided_all() and self._searched_on():
                 pass
+            self._tell_left()
         except KeyboardInterrupt:
             self.interrupted = True
         return self.finals
@@ -142,14 +156,42 @@ class Deciding:
 
     def _in_time(self, waiting: list[int]) -> list[int]:
         """Those of the kernels that wait for which there is time: whoever ended the search with
-        Ctrl-C waits for seconds, not for all.
+        Ctrl-C waits for seconds, not for all.  Nothing is timed beside what Ctrl-C has given up.
         """
         if not self.interrupted:
             return waiting
+        if not over_within(self._hurry_left_s()):
+            return []
+        left_s = self._hurry_left_s()
+        return [n for n in waiting if self.reserve.hurried_s(self.contests[n]) <= left_s]
+
+    def _hurry_left_s(self) -> float:
+        """The seconds that finals in a hurry have left; they begin when this is first asked."""
         if self._hurried_from_s is None:
             self._hurried_from_s = self.clock()
-        left_s = self._hurried_from_s + HURRY_S - self.clock()
-        return [n for n in waiting if self.reserve.hurried_s(self.contests[n]) <= left_s]
+        return max(0.0, self._hurried_from_s + HURRY_S - self.clock())
+
+    def _expected(self) -> int:
+        """The finals that there is time for, if each takes what it is expected to take."""
+        waiting = self._waiting()
+        if not self.interrupted:
+            return len(waiting)
+        left_s, found = self._hurry_left_s(), 0
+        for n in self._with_hope(waiting):
+            took_s = self.reserve.hurried_s(self.contests[n])
+            if took_s <= left_s:
+                left_s, found = left_s - took_s, found + 1
+        return found
+
+    def _with_hope(self, waiting: Sequence[int]) -> list[int]:
+        """The others have no final where there is no time."""
+        return [n for n in waiting if not is_hopeless(self.contests[n])]
+
+    def _tell_left(self) -> None:
+        """Says of each kernel that had no time after Ctrl-C why that is."""
+        reason = STILL_AT_WORK if is_anything_left() else TOO_LONG
+        for n in self._with_hope(self._waiting()) if self.interrupted else ():
+            self.progress(KernelSkipped(label=self.contests[n].task.label, reason=reason))
 
     def _next(self, waiting: Sequence[int]) -> None:
         """Decides the first of the waiting kernels, where there is time for it."""

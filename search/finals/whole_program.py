@@ -82,10 +82,12 @@ class WholeProgram:
 
         This has the machine to itself, since all of it keeps every processor busy.
         """
-        with self.turns.alone():
-            self._ready = interruptible(
-                lambda: prepared(self.program, oracle_limit_s=oracle_limit_s, target=self.target)
-            )
+
+        def alone() -> Prepared:
+            with self.turns.alone():  # as long as it goes on, also where Ctrl-C has given it up
+                return prepared(self.program, oracle_limit_s=oracle_limit_s, target=self.target)
+
+        self._ready = interruptible(alone)
 
     def wrong_default(self) -> str:
         """What is wrong with the default's results; empty where all agree, or none was compared."""

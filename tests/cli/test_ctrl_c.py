@@ -10,11 +10,13 @@ import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import xgboost
 
+from hlotune.cli import main
 from hlotune.cli.main import run_command
 from hlotune.costmodel.training_budget import FEWEST_ROWS
 from hlotune.costmodel.trees import Trees
@@ -124,3 +126,19 @@ def test_the_few_rows_of_a_first_batch_are_not_learned_where_an_interrupt_arrive
     monkeypatch.setattr(xgboost, "train", noted)
     Trees().fit(*kernels(FEWEST_ROWS - 1, groups=1))
     assert learned_on and threading.main_thread() not in learned_on
+
+
+def test_an_interrupt_that_python_cannot_raise_comes_again_in_the_main_thread_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In another one it ends work that was given up, and would be a second Ctrl-C of nobody."""
+    told = list[str]()
+    monkeypatch.setattr(main, "again", lambda: told.append("again"))
+    hook = main.told_again(lambda unraisable: told.append("told"))
+    for error in (KeyboardInterrupt, ValueError):
+        unraisable = SimpleNamespace(exc_type=error)
+        hook(unraisable)
+        other = threading.Thread(target=hook, args=[unraisable])
+        other.start()
+        other.join()
+    assert told == ["again", "told", "told"]

@@ -15,9 +15,9 @@ from hlotune.measure.timing.comparison import Comparison
 from hlotune.measure.trial import CacheMode, Candidate, Failure, Trial
 from hlotune.search.budget.limits import Limits
 from hlotune.search.budget.reserve import OUTSIDE_S, Reserve
-from hlotune.search.finals.decide import HURRY_S
+from hlotune.search.finals.decide import HURRY_S, STILL_AT_WORK, TOO_LONG
 from hlotune.search.finals.finals import FEWEST_PAIRS, PAIRS
-from hlotune.search.progress import Batch, Event, Finalising, Finished, FormTried
+from hlotune.search.progress import Batch, Event, Finalising, Finished, FormTried, KernelSkipped
 from hlotune.search.tuner import Took
 from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.render import render
@@ -109,6 +109,67 @@ def test_ctrl_c_while_what_was_left_is_searched_ends_the_run_with_short_finals_w
     assert len(device.pairs) == pytest.approx(in_time, abs=1)
     assert device.elapsed_s - device.met_s <= HURRY_S
     assert len(device.pairs) < len(tasks)
+
+
+class Interrupted(Device):
+    """Ctrl-C meets a trial at second 50."""
+
+    begun = 0
+    """Finals that had begun by then."""
+
+    def measure(self, kernel: Kernel, *arguments: Any, **named: Any) -> list[Trial]:
+        if self.elapsed_s >= 50.0:
+            self.begun = len(self.pairs)
+            raise KeyboardInterrupt
+        return super().measure(kernel, *arguments, **named)
+
+
+def interrupted(
+    database: Database, device: Interrupted, events: list[Event]
+) -> tuple[list[str], set[str]]:
+    """The kernels that are told to stay undecided for a reason, with it, and those that do."""
+    limits = Limits(seconds=200.0)
+    result = run(database, device.tasks, device, model=Trees(), limits=limits, events=events)
+    assert result.interrupted
+    told = [f"{e.label}: {e.reason}" for e in events if isinstance(e, KernelSkipped)]
+    return told, {k.label for k in result.kernels if k.trials and not k.won}
+
+
+def test_ctrl_c_announces_the_finals_that_there_is_time_for_and_tells_of_the_others(
+    database: Database,
+) -> None:
+    device, events = Interrupted(several(8), SLOW, oracle_s=2.0), list[Event]()
+    told, undecided = interrupted(database, device, events)
+    assert undecided
+    assert sorted(told) == sorted(f"{label}: {TOO_LONG}" for label in undecided)
+    (announced,) = (e.kernels for e in events if isinstance(e, Finalising))
+    finals = len(device.pairs) - device.begun
+    assert 0 < finals < len(device.tasks)
+    assert announced == pytest.approx(finals, abs=1)
+
+
+def test_a_kernel_whose_final_takes_longer_than_anyone_waits_after_ctrl_c_is_told(
+    database: Database,
+) -> None:
+    device, events = Interrupted(several(2), SLOW, oracle_s=9.0), list[Event]()
+    told, undecided = interrupted(database, device, events)
+    assert undecided and len(device.pairs) == device.begun
+    assert sorted(told) == sorted(f"{label}: {TOO_LONG}" for label in undecided)
+    assert [e.kernels for e in events if isinstance(e, Finalising)] == [0]
+
+
+def test_nothing_is_timed_beside_what_ctrl_c_has_given_up(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waited_s = list[float]()
+    decide = "hlotune.search.finals.decide"
+    monkeypatch.setattr(f"{decide}.over_within", lambda s: waited_s.append(s))
+    monkeypatch.setattr(f"{decide}.is_anything_left", lambda: True)
+    device = Interrupted(several(2), SLOW)
+    told, undecided = interrupted(database, device, [])
+    assert waited_s == [HURRY_S]
+    assert undecided and len(device.pairs) == device.begun
+    assert sorted(told) == sorted(f"{label}: {STILL_AT_WORK}" for label in undecided)
 
 
 def test_finals_that_take_longer_than_expected_have_fewer_pairs(

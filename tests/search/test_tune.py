@@ -18,6 +18,7 @@ from hlotune.schedules.spaces.space import Space
 from hlotune.schedules.targets.cpu import CpuTarget
 from hlotune.search import tasks as tasks_module
 from hlotune.search.budget.limits import Limits
+from hlotune.search.first import first
 from hlotune.search.tasks import tasks
 from hlotune.search.tune import Choices, limits_of, tune
 from hlotune.tuning_logs.database import Database
@@ -35,6 +36,20 @@ def program() -> Program:
     shapes = [(16, 32), (32, 32), (32, 32), (32, 8)]
     rng = np.random.default_rng(0)
     return load(model, *(jnp.asarray(rng.standard_normal(s), jnp.float32) for s in shapes))
+
+
+@pytest.mark.parametrize(("name", "function"), [("tune", tune), ("first", first)])
+def test_a_run_begins_once_nothing_of_an_earlier_one_goes_on(
+    name: str, function: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Waits(Exception): ...
+
+    def waiting(turns: object) -> None:
+        raise Waits
+
+    monkeypatch.setattr(f"hlotune.search.{name}.wait_for_earlier_work", waiting)
+    with pytest.raises(Waits):
+        function(program(), database=tmp_path / "a.db")
 
 
 def test_the_limit_is_one_of_three() -> None:

@@ -18,11 +18,14 @@ from hlotune.measure.timing import peaks
 from hlotune.schedules.targets.cpu import CpuTarget
 from hlotune.schedules.targets.target import Properties
 from hlotune.search.budget.limits import Limits
+from hlotune.search.finals.interruptible import interruptible, is_anything_left
 from hlotune.search.progress import Event, Finished
+from hlotune.search.tune import wait_for_earlier_work
 from hlotune.tuning_logs import kept_peaks
 from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.render import render
 from hlotune.tuning_logs.report import report
+from tests.support.given_up import met_by_ctrl_c
 from tests.support.mlp_records import PROGRAM
 from tests.support.recorded import PROPERTIES
 from tests.support.sessions import FakeDevice, run, two
@@ -171,6 +174,21 @@ def test_the_clock_of_a_run_stands_still_while_it_waits(
     passed_s = time.monotonic() - start_s
     assert turns.clock_s() - clock_s == pytest.approx(passed_s - turns.waited_s, abs=0.05)
     assert turns.waited_s > passed_s / 2
+
+
+def test_waiting_for_what_ctrl_c_has_left_of_an_earlier_run_is_in_no_budget() -> None:
+    gate, turns = threading.Event(), Turns()
+
+    with pytest.raises(KeyboardInterrupt):
+        interruptible(lambda: met_by_ctrl_c(gate))
+    threading.Timer(0.2, gate.set).start()
+    assert is_anything_left()
+    wait_for_earlier_work(turns)
+    assert not is_anything_left()
+    assert turns.waited_s > 0.0
+    waited_s = turns.waited_s
+    wait_for_earlier_work(turns)
+    assert turns.waited_s == waited_s
 
 
 def test_a_budget_buys_as_many_trials_beside_another_tuner(tmp_path: Path) -> None:

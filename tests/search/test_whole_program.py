@@ -1,5 +1,6 @@
 """What a run says of the whole program is of the program that its records make."""
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -23,9 +24,11 @@ from hlotune.measure.machine.targets import host_target, toolchain
 from hlotune.search.finals import whole_program as whole_module
 from hlotune.search.finals.comparing import Expected, Within
 from hlotune.search.finals.form_costs import LEAST_S, PAIRS
+from hlotune.search.finals.interruptible import over_within
 from hlotune.search.finals.whole_program import WholeProgram
 from hlotune.tuning_logs.database import Database
 from tests.support.applied import PARAMETERS, mlp, normal, vouched
+from tests.support.given_up import met_by_ctrl_c
 
 
 @pytest.fixture(scope="module")
@@ -123,8 +126,10 @@ class Watched(Turns):
     def alone(self) -> Iterator[None]:
         assert not self.is_alone, "not to be nested"
         self.is_alone = True
-        yield
-        self.is_alone = False
+        try:
+            yield
+        finally:
+            self.is_alone = False
 
 
 def test_others_wait_while_a_program_is_prepared_and_checked(
@@ -150,6 +155,27 @@ def test_others_wait_while_a_program_is_prepared_and_checked(
         whole.prepare(60.0)
         assert whole.compare(0.2) is not None
     assert seen == [("prepared", True), ("judged", True)]
+    assert not turns.is_alone
+
+
+def test_preparing_that_ctrl_c_has_given_up_has_its_turn_until_it_is_over(
+    program: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate, turns = threading.Event(), Watched()
+
+    def preparing(*_: object, **__: object) -> None:
+        met_by_ctrl_c(gate)
+
+    monkeypatch.setattr(whole_module, "prepared", preparing)
+    with Database(tmp_path / "a.db") as database:
+        whole = WholeProgram(program, database, "standard", host_target(), "warm", turns)
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                whole.prepare(60.0)
+            assert turns.is_alone
+        finally:
+            gate.set()
+        assert over_within(60.0)
     assert not turns.is_alone
 
 
