@@ -11,6 +11,10 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
+LOOK_S = 0.5
+"""A wait is of pieces so long: a signal that comes in the moment before the main thread sleeps does
+not wake it, and is seen when it next runs."""
+
 
 class _Helper(Thread):
     """A thread that does one work after the other: what is known of a thread that calls kernels
@@ -61,7 +65,8 @@ def interruptible(work: Callable[[], T]) -> T:
     helper = _at_hand()
     try:
         helper.waiting.put(done)
-        is_done.wait()
+        while not is_done.wait(LOOK_S):
+            pass
     except BaseException:
         helper.give_up()
         _left.append(helper)
