@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from hlotune.deploy.accuracy import Accuracy, Judge
 from hlotune.deploy.apply import TunedFunction
 from hlotune.deploy.bench_result import BenchResult, gained_s
-from hlotune.deploy.bisection import SHORTFALL, Shortfall, culprits, shortfalls
+from hlotune.deploy.bisection import SHORTFALL, Shortfall, by_kernel, culprits, shortfalls
 from hlotune.deploy.flat_calls import called_once, to_give_away
 from hlotune.deploy.inputs import Inputs, example_inputs, tame_inputs
 from hlotune.deploy.long_calls import Watched
@@ -284,11 +284,12 @@ def judged(
 
 
 def _wrong_result(judge: Judge, tuned: TunedFunction, verdict: Accuracy) -> WrongResult:
-    def is_wrong(part: Sequence[Replacement]) -> bool:
-        verdicts = judge.judge(assembled(judge.program, part, tuned.target), tuned.numerics)
-        return any(v.wrong for v in verdicts)
+    def is_wrong(part: Sequence[Sequence[Replacement]]) -> bool:
+        function = assembled(judge.program, [r for sites in part for r in sites], tuned.target)
+        return any(v.wrong for v in judge.judge(function, tuned.numerics))
 
-    blamed = culprits(tuned.replacements, is_wrong)
+    found = culprits(by_kernel(tuned.replacements), is_wrong)
+    blamed = [r for sites in found for r in sites]
     names = tuple(f"{r.site.name} ({r.site.label})" for r in blamed)
     return WrongResult(
         f"expected result {verdict.result} of {judge.program.name} on {verdict.inputs} inputs as "

@@ -1,6 +1,6 @@
 """Which of many replacements are to blame."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -24,6 +24,15 @@ class Shortfall:
     gained_s: float
     is_slower: bool = False
     """Whether the program is proven faster without their kernels."""
+
+
+def by_kernel(parts: Iterable[Replacement]) -> list[tuple[Replacement, ...]]:
+    """The replacements by the kernel and the text that stands for it, as that is right or wrong at
+    all its sites."""
+    found: dict[tuple[str, str], list[Replacement]] = {}
+    for part in parts:
+        found.setdefault((part.site.kernel.key, part.text), []).append(part)
+    return [tuple(sites) for sites in found.values()]
 
 
 def culprits(parts: Sequence[Part], is_wrong: Callable[[Sequence[Part]], bool]) -> tuple[Part, ...]:

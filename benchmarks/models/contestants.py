@@ -10,12 +10,15 @@ from benchmarks.peers.contestants import OLDEST, Contestant, Forms
 
 XLA, ARGUMENTS, OPTIONS, OURS = "ours xla", "ours arguments", "ours options", "ours tuned"
 """Labels of entries; all others are peers."""
+NUDGED = "ours nudged"
+"""XLA with inputs that are moved by one rounding: not timed, but what others are held against."""
 _MODEL: Forms = {"model": ("constants",)}
 _OURS: Forms = {
     "xla": ("constants",),
     "arguments": ("arguments",),
     "options": ("constants",),
     "tuned": ("constants",),
+    "nudged": ("constants",),
 }
 
 

@@ -37,6 +37,8 @@ class Line:
     """By label, why there is no time."""
     errors: Mapping[str, float] = field(default_factory=dict)
     """By label, the largest error of a result against XLA's."""
+    moved: float | None = None
+    """That of XLA's own where the inputs move by one rounding, of an example with ties."""
     notes: Mapping[str, str] = field(default_factory=dict)
     """By label, what has to be said of it."""
 

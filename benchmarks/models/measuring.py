@@ -11,7 +11,7 @@ import numpy as np
 
 from benchmarks.kernels.measuring import furthest
 from benchmarks.models import networks
-from benchmarks.models.contestants import OURSELVES, PEERS_OF_MODELS, XLA, Peer
+from benchmarks.models.contestants import NUDGED, OURSELVES, PEERS_OF_MODELS, XLA, Peer
 from benchmarks.models.examples import Example
 from benchmarks.models.formats import made
 from benchmarks.models.kept import Line, timed
@@ -20,6 +20,7 @@ from benchmarks.operations import Array
 from benchmarks.peers.arena import versions
 from benchmarks.peers.process import Refusal, Worker
 from benchmarks.peers.rounds import Effort, Entry, Turns, turn, turns
+from hlotune.deploy.conditioning import TIMES_MOVED
 from hlotune.measure.machine.machine_lock import alone
 from hlotune.measure.timing.timing import Apart
 
@@ -65,14 +66,16 @@ class Measuring:
         entries = [Entry(w, form) for w in workers for form in w.contestant.forms]
         failed, notes = prepared(entries, asked, folder, self.effort)
         errors = errors_of(example, entries, failed, folder)
-        refused |= failed | wrong(example, errors)
+        moved = errors.pop(NUDGED, None)
+        failed.pop(NUDGED, None)
+        refused |= failed | wrong(example, errors, moved)
         with alone():
-            ready = [e for e in entries if e.label not in refused]
+            ready = [e for e in entries if e.label not in (NUDGED, *refused)]
             found = turns(ready, effort_of(ready, self.effort), self.apart)
         refused |= {label: x for label, x in found.items() if isinstance(x, Refusal)}
         return Line(
             model=example.name, conditions={**self.conditions, "versions": took_part},
-            tuning=tuning, errors=errors, notes={k: n for k, n in notes.items() if n},
+            tuning=tuning, errors=errors, moved=moved, notes={k: n for k, n in notes.items() if n},
             timed=timed({k: x.call_s for k, x in found.items() if isinstance(x, Turns)}),
             refused={label: f"{x.kind}: {x.message}" for label, x in refused.items()},
         )  # fmt: skip
@@ -164,9 +167,12 @@ def apart_by_norm(right: Sequence[Array], found: Sequence[Array]) -> float:
     return float(np.sqrt(apart / sum(float((r**2).sum()) for r, _ in pairs)))
 
 
-def wrong(example: Example, errors: Mapping[str, float]) -> dict[str, Refusal]:
-    """Results that are not XLA's."""
+def wrong(
+    example: Example, errors: Mapping[str, float], moved: float | None = None
+) -> dict[str, Refusal]:
+    """Results that are not XLA's: further off than XLA's own move, where it is known how far."""
     tolerance = TOLERANCE_OF_STEPS if example.trains else TOLERANCE
+    tolerance = max(tolerance, TIMES_MOVED * (moved or 0.0))
     return {
         label: Refusal("wrong_result", f"differs from XLA's by {found:.2g} of the largest")
         for label, found in errors.items()

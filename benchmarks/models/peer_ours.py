@@ -4,6 +4,7 @@
     xla arguments  the network with its weights as arguments, of those that the peers run
     options        the program with the options of XLA that `tune xla` found for it
     tuned          the program with the kernels that the database of the run has for it
+    nudged         as xla, with inputs that are moved by one rounding; it is not timed
 
 A step of training donates its state, which its first result replaces, on both sides.  The model
 that is asked for is the database of the run of the tuner.
@@ -22,6 +23,7 @@ from benchmarks.kernels.peer import Array, Prepared, serve
 from benchmarks.models.examples import EXAMPLES, Example
 from benchmarks.models.networks import NETWORKS
 from benchmarks.peers.worker import Unsupported
+from hlotune.deploy.conditioning import nudged
 from hlotune.deploy.replacement import Replacement, assembled, built_here, replacement
 from hlotune.hlo.calling.callable import jitted
 from hlotune.hlo.frontends.program import Program
@@ -47,6 +49,8 @@ class Ours:
                 raise Unsupported("an example of one form")
             network = NETWORKS[case]
             return prepared(example, jax.jit(network.forward), (network.weights(), network.x()))
+        if form == "nudged":
+            return nudged_xla(example)
         if form != "xla" and not Path(model).exists():
             raise Unsupported("it was not tuned")
         function, given = example.made()
@@ -56,6 +60,15 @@ class Ours:
             options = found_options(Path(model)) if form == "options" else {}
             made, note = default(example, function, options), said_options(options)
         return prepared(example, made, given, note)
+
+
+def nudged_xla(example: Example) -> Prepared:
+    """Raises Unsupported where roundings decide nothing."""
+    if not example.has_ties:
+        raise Unsupported("an example without ties")
+    function, given = example.made()
+    leaves, tree = jax.tree.flatten(given)
+    return prepared(example, jax.jit(function), jax.tree.unflatten(tree, nudged(leaves)))
 
 
 def default(

@@ -91,6 +91,11 @@ def notes(lines: Sequence[Line]) -> list[str]:
         "training step the norm",
     ]
     found += [
+        f"{x.model}: XLA's own results move by {x.moved:.1g} where its inputs do by one rounding"
+        for x in lines
+        if x.moved is not None
+    ]
+    found += [
         f"geometric mean over {what}: {mean:.2f} times" for what, mean in means(lines).items()
     ]
     return found

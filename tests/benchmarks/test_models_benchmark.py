@@ -14,6 +14,7 @@ from benchmarks import tracked
 from benchmarks.models import kept, networks
 from benchmarks.models.contestants import (
     ARGUMENTS,
+    NUDGED,
     OPTIONS,
     OURS,
     OURSELVES,
@@ -29,7 +30,14 @@ from benchmarks.models.losses import measured as measured_losses
 from benchmarks.models.losses import table as loss_table
 from benchmarks.models.measuring import apart_by_norm, takes_part, wrong
 from benchmarks.models.paper import ROWS
-from benchmarks.models.peer_ours import borrowed, default, found_options, prepared, said_options
+from benchmarks.models.peer_ours import (
+    borrowed,
+    default,
+    found_options,
+    nudged_xla,
+    prepared,
+    said_options,
+)
 from benchmarks.models.table import peers_table, reasons, standing, tables, verdict
 from benchmarks.models.tuning import Tuning
 from benchmarks.peers.environments import python_for, version_in
@@ -92,6 +100,7 @@ def test_every_peer_has_its_module_its_versions_and_a_format_that_is_made() -> N
         ARGUMENTS,
         OPTIONS,
         OURS,
+        NUDGED,
     }
 
 
@@ -199,6 +208,8 @@ def test_results_that_are_not_xlas_are_refused() -> None:
     network, step = EXAMPLES["resnet18"], Example(name="step", source="a.py:b", trains=True)
     assert set(wrong(network, {NCNN: 2e-3, OURS: 1e-6, ORT: float("nan")})) == {NCNN, ORT}
     assert not wrong(step, {OURS: 2e-3})
+    assert not wrong(network, {OURS: 2e-2}, moved=2e-3)
+    assert set(wrong(network, {OURS: 4e-2}, moved=2e-3)) == {OURS}
     assert apart_by_norm([np.array([3.0, 4.0])], [np.array([3.0, 4.5])]) == pytest.approx(0.1)
     assert apart_by_norm([np.ones(2)], [np.ones(3)]) == float("inf")
 
@@ -320,3 +331,14 @@ def test_the_row_of_best_options_compiles_with_those_that_are_proven_faster(
     assert default(example, lambda x: x + 1, options)(np.ones(2)).tolist() == [2, 2]
     with pytest.raises(Exception, match="No such compile option"):
         default(example, lambda x: x + 1, {"xla_no_such_option": True})(np.ones(2))
+
+
+def test_xla_is_called_on_nudged_inputs_where_ties_decide() -> None:
+    with pytest.raises(Unsupported, match="without ties"):
+        nudged_xla(EXAMPLES["mlp"])
+    example = replace(EXAMPLES["mlp"], has_ties=True)
+    function, given = example.made()
+    (exact,) = prepared(example, jax.jit(function), given).results()
+    (found,) = nudged_xla(example).results()
+    apart = np.abs(found - exact).max() / np.abs(exact).max()
+    assert 0 < apart < 1e-5

@@ -14,7 +14,7 @@ from hlotune.deploy import accuracy
 from hlotune.deploy import bench as benching
 from hlotune.deploy.apply import Explanation, TunedFunction
 from hlotune.deploy.bench import Prepared, bench, checked, compared
-from hlotune.deploy.bisection import MOST_SEARCHED, culprits, shortfalls
+from hlotune.deploy.bisection import MOST_SEARCHED, by_kernel, culprits, shortfalls
 from hlotune.deploy.inputs import example_inputs
 from hlotune.deploy.replacement import Replacement, assembled
 from hlotune.hlo.frontends.program import Program, load
@@ -224,6 +224,17 @@ def test_what_is_left_without_the_blamed_is_right_however_many_they_are() -> Non
     left = set(PARTS) - set(blamed)
     assert left and not any(part % 2 for part in left)
     assert len(tried) <= MOST_SEARCHED * (len(PARTS).bit_length() + 1)
+
+
+def test_all_sites_of_a_kernel_are_blamed_at_once(deep: Program) -> None:
+    same, other = (
+        by_hand(deep, 1, 1, 1, 2).replacements[:3],
+        by_hand(deep, 1, 1, 1, 2).replacements[3],
+    )
+    groups = by_kernel([same[0], other, same[1], same[2]])
+    assert [tuple(r.site.name for r in sites) for sites in groups] == [
+        tuple(r.site.name for r in same), (other.site.name,),
+    ]  # fmt: skip
 
 
 def test_nobody_is_blamed_where_the_program_is_wrong_without_replacements() -> None:
