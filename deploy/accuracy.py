@@ -48,6 +48,8 @@ TIMES_DEFAULT: dict[str, float] = {"strict": 2.0, "standard": 16.0, "fast": 64.0
 """Times the default's error that a whole result may be off."""
 MOST_ERROR = 0.1
 """No result may be further off than this, whatever the default does."""
+DECIDED_BY_ROUNDINGS = "roundings of its inputs take the default's own result as far"
+"""Why a result was held against nothing though it is not the default's."""
 USEFUL = 0.05
 """A bound is of use where, beside typical values, it is not larger."""
 EPS: dict[str, float] = {
@@ -77,7 +79,7 @@ class Accuracy:
     wrong: str | None = None
     """Why the tuned result is not acceptable."""
     unchecked: str | None = None
-    """Why the oracle was not asked, and the result held against the default's alone."""
+    """Why the oracle was not asked, and the result held against the default's alone, or nothing."""
     default_wrong: str | None = None
     """How the default's result does not agree with the oracle, where it does not."""
 
@@ -205,8 +207,24 @@ class Judge:
         )
         gone = 0 if verdict.wrong else lost(self.default[k], got)
         if gone:
-            return replace(verdict, wrong=f"{gone} elements not finite where the default's are")
+            verdict = replace(verdict, wrong=f"{gone} elements not finite where the default's are")
+        if verdict.wrong and self._is_decided_by_roundings(k, kind, numerics):
+            return replace(self._accuracy(k, 0.0, None, nan, None), unchecked=DECIDED_BY_ROUNDINGS)
         return verdict
+
+    def _is_decided_by_roundings(self, k: int, kind: TensorType, numerics: Numerics) -> bool:
+        """Whether no bound of the oracle holds, and roundings of the inputs take the default's own
+        result further than any may be off."""
+        if self._is_bounded(self.references[k], kind, numerics):
+            return False
+        return not self.moved()[k] <= MOST_ERROR
+
+    @staticmethod
+    def _is_bounded(reference: Reference | Gap, kind: TensorType, numerics: Numerics) -> bool:
+        """Whether each element of a result has a bound of use."""
+        if isinstance(reference, Gap):
+            return False
+        return not is_float(kind.dtype) or is_useful(reference, TOLERANCE[numerics])
 
     def _against_either(
         self, k: int, reference: Reference, kind: TensorType, got: Array, numerics: Numerics
@@ -225,7 +243,7 @@ class Judge:
         self, k: int, reference: Reference, kind: TensorType, got: Array, numerics: Numerics
     ) -> Accuracy:
         known = finite(reference.value) & finite(self.default[k])
-        bounded = not is_float(kind.dtype) or is_useful(reference, TOLERANCE[numerics])
+        bounded = self._is_bounded(reference, kind, numerics)
         if bounded:
             reference, known = self._masked(k, reference)
         ours, theirs = (

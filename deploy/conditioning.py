@@ -33,12 +33,14 @@ def nudged(values: Sequence[Array], seed: int = 0) -> tuple[Array, ...]:
 def _nudged(value: Array, rng: np.random.Generator) -> Array:
     if value.dtype.kind == "c":
         parts = np.ascontiguousarray(value).view(value.real.dtype)
-        return _nudged(parts, rng).view(value.dtype).reshape(value.shape)
+        numbers: Array = _nudged(parts, rng).view(value.dtype)
+        return numbers.reshape(value.shape)
     if not _has_sign_and_size(value.dtype):
         return value
     bits = np.ascontiguousarray(value).view(f"u{value.dtype.itemsize}").reshape(value.shape)
     moves = (value != 0) & np.isfinite(value) & (rng.random(value.shape) < 0.5)
-    return (bits - moves.astype(bits.dtype)).view(value.dtype).reshape(value.shape)
+    found: Array = (bits - moves.astype(bits.dtype)).view(value.dtype)
+    return found.reshape(value.shape)
 
 
 def _has_sign_and_size(dtype: np.dtype[Any]) -> bool:

@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from hlotune.deploy.accuracy import Judge
+from hlotune.deploy.accuracy import DECIDED_BY_ROUNDINGS, Judge
 from hlotune.deploy.conditioning import TIMES_MOVED, moved, nudged
 from hlotune.deploy.inputs import example_inputs
 from hlotune.hlo.calling.callable import jitted
@@ -115,6 +115,33 @@ def test_more_than_ties_explain_is_wrong() -> None:
     assert 0 <= went < 0.1
     (found,) = judge.judge(flipped(default, slice(0, 2048)), "standard")
     assert found.wrong is not None and found.tuned_error > TIMES_MOVED * went
+
+
+def blows_up(x: Any) -> Any:
+    """What is infinite or not by the last bit of its input."""
+    return 1 / jnp.where(x >= 1, 0.0, x)
+
+
+def test_what_roundings_make_infinite_is_held_against_nothing() -> None:
+    x = np.concatenate([np.ones(64), np.full(64, np.nextafter(np.float32(1), np.float32(0)))])
+    program = load(blows_up, x.astype(np.float32))
+    judge, default = asked_without_the_oracle(program)
+    went = replace(judge, moved=lambda: (np.inf,))
+    (found,) = went.judge(lambda x: (np.full(128, np.inf, np.float32),), "standard")
+    assert (found.wrong, found.compared, found.unchecked) == (None, 0.0, DECIDED_BY_ROUNDINGS)
+    (same,) = went.judge(default, "standard")
+    assert (same.wrong, same.compared) == (None, 0.5)
+    stays = replace(judge, moved=lambda: (0.0,))
+    (lost,) = stays.judge(lambda x: (np.full(128, np.inf, np.float32),), "standard")
+    assert lost.wrong is not None
+
+
+def test_what_the_oracle_bounds_is_wrong_however_far_roundings_take_the_default() -> None:
+    program = load(lambda x: 2 * x, normal(64))
+    judge = Judge.of(program, jitted(program), example_inputs(program))
+    went = replace(judge, moved=lambda: (np.inf,))
+    (found,) = went.judge(lambda x: (3 * x,), "standard")
+    assert found.wrong is not None
 
 
 def test_the_default_is_called_again_only_where_a_result_is_too_far_off() -> None:
