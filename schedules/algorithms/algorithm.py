@@ -1,5 +1,6 @@
 """What an algorithm is: a rewriting of a compute that precedes every step, and its consequences."""
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
@@ -81,3 +82,14 @@ class Algorithm:
 def constant(rewriting: Rewriting) -> Callable[[str], Rewriting | None]:
     """The `rewriting` of an algorithm whose name has no arguments."""
     return lambda name: rewriting
+
+
+def numbered(name: str, rewriting: Callable[[int], Rewriting]) -> Callable[[str], Rewriting | None]:
+    """The `rewriting` of an algorithm whose name has one number above 1, as `one_pass(64)` has."""
+    pattern = re.compile(rf"{name}\((\d+)\)")
+
+    def named(algorithm: str) -> Rewriting | None:
+        found = pattern.fullmatch(algorithm)
+        return rewriting(int(found[1])) if found and int(found[1]) > 1 else None
+
+    return named

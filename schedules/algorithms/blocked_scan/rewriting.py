@@ -9,10 +9,10 @@ The operand is read twice, and results are written once.  Blocks are contiguous 
 and carries come together in one order: results are the same in every call.
 """
 
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from hlotune.schedules.algorithms.cut_stages import Pieces, with_stages_cut
 from hlotune.schedules.errors import ScheduleError
 from hlotune.schedules.ir.compute import Axis, Compute, Stage, Store, Tensor
 from hlotune.schedules.ir.expr import Affine, Load, map_all_loads
@@ -23,7 +23,6 @@ LEAST_STEPS = 1 << 10
 """Points of a scan that a block is worth a task for."""
 SPARE = 8
 """Up to so many times the blocks that are asked for are taken, where only these divide an axis."""
-_NAME = re.compile(r"blocked_scan\((\d+)\)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,27 +36,17 @@ class BlockedScan:
 
     def __call__(self, compute: Compute) -> Compute:
         """Raises ScheduleError where no scan has a length to cut."""
-        tensors, stages = list(compute.tensors), list[Stage]()
-        for stage in compute.stages:
-            blocks = blocks_of(stage, self.blocks)
-            if blocks is None:
-                stages.append(stage)
-                continue
-            found, kept = _cut(stage, blocks)
-            stages += found
-            tensors += kept
-        if len(stages) == len(compute.stages):
+        found = with_stages_cut(compute, self._pieces)
+        if found is None:
             raise ScheduleError(
                 f"{self}: expected a scan along an axis that some number of blocks from "
                 f"{self.blocks} on divides, got none: use `direct`"
             )
-        return Compute(tuple(tensors), tuple(stages))
+        return found
 
-
-def named(algorithm: str) -> Callable[[Compute], Compute] | None:
-    """The rewriting of this name, or None where it is none of these."""
-    found = _NAME.fullmatch(algorithm)
-    return BlockedScan(int(found[1])) if found and int(found[1]) > 1 else None
+    def _pieces(self, stage: Stage) -> Pieces | None:
+        blocks = blocks_of(stage, self.blocks)
+        return None if blocks is None else _cut(stage, blocks)
 
 
 def blocks_of(stage: Stage, least: int) -> int | None:

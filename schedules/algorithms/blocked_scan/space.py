@@ -2,8 +2,8 @@
 
 from math import prod
 
-from hlotune.schedules.algorithms.algorithm import Algorithm
-from hlotune.schedules.algorithms.blocked_scan.rewriting import BlockedScan, blocks_of, named
+from hlotune.schedules.algorithms.algorithm import Algorithm, numbered
+from hlotune.schedules.algorithms.blocked_scan.rewriting import BlockedScan, blocks_of
 from hlotune.schedules.ir.compute import Compute
 from hlotune.schedules.spaces.cpu_rows.space import RowsSpace, space_of
 from hlotune.schedules.targets.cpu import CpuTarget
@@ -22,7 +22,7 @@ def _spaces(compute: Compute, target: CpuTarget) -> tuple[RowsSpace, ...]:
 BLOCKED_SCAN = Algorithm(
     name="blocked_scan",
     signature="blocked_scan(blocks)",
-    rewriting=named,
+    rewriting=numbered("blocked_scan", BlockedScan),
     spaces=_spaces,
     pattern="rows",
     order="first",

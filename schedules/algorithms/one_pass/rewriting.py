@@ -23,8 +23,7 @@ distance of about 2.3e18 on, and the sum is then infinite or undefined; that of 
 1.8e19 on.
 """
 
-import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -38,7 +37,6 @@ PIECE = "p0"
 """The axis of the pieces."""
 SUMS = "pieces"
 """The stage that adds up the pieces."""
-_NAME = re.compile(r"one_pass\((\d+)\)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +59,6 @@ class OnePass:
                 f"{self}: expected pieces that divide {found.axis.extent}, got {self.points}"
             )
         return _rewritten(compute, found, self.points)
-
-
-def named(algorithm: str) -> Callable[[Compute], Compute] | None:
-    """The rewriting of this name, or None where it is none of these."""
-    found = _NAME.fullmatch(algorithm)
-    return OnePass(int(found[1])) if found else None
 
 
 @dataclass(frozen=True, slots=True)

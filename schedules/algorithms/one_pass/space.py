@@ -2,13 +2,12 @@
 
 from math import prod
 
-from hlotune.schedules.algorithms.algorithm import Algorithm
+from hlotune.schedules.algorithms.algorithm import Algorithm, numbered
 from hlotune.schedules.algorithms.one_pass.rewriting import (
     SUMS,
     AboutAMean,
     OnePass,
     about_a_mean,
-    named,
     points_of,
 )
 from hlotune.schedules.errors import UnsupportedKernel
@@ -58,7 +57,7 @@ def _pays(compute: Compute, found: AboutAMean, target: CpuTarget) -> bool:
 ONE_PASS = Algorithm(
     name="one_pass",
     signature="one_pass(points)",
-    rewriting=named,
+    rewriting=numbered("one_pass", OnePass),
     spaces=_spaces,
     pattern="rows",
     numerics="standard",

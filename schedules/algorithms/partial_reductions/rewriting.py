@@ -8,11 +8,11 @@ results are the same in every call.  Where no number of parts divides the axis, 
 end, fewer points than there are parts, is merged apart and put to the rest.
 """
 
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
+from hlotune.schedules.algorithms.cut_stages import Pieces, with_stages_cut
 from hlotune.schedules.errors import ScheduleError
 from hlotune.schedules.ir.compute import Axis, Compute, Stage, Store, Tensor
 from hlotune.schedules.ir.expr import Affine, Expr, Load, map_all_loads
@@ -24,7 +24,6 @@ LEAST_STEPS = 1 << 10
 """Points of a reduction that a part is worth a task for."""
 SPARE = 4
 """Up to so many times the parts that are asked for are taken, where only these divide an axis."""
-_NAME = re.compile(r"partial_reductions\((\d+)\)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,27 +37,17 @@ class PartialReductions:
 
     def __call__(self, compute: Compute) -> Compute:
         """Raises ScheduleError where no reduction has few results and a length to cut."""
-        tensors, stages = list(compute.tensors), list[Stage]()
-        for stage in compute.stages:
-            ways = parts_of(stage, self.parts)
-            if ways is None:
-                stages.append(stage)
-                continue
-            found, kept = _cut(stage, *ways)
-            stages += found
-            tensors += kept
-        if len(stages) == len(compute.stages):
+        found = with_stages_cut(compute, self._pieces)
+        if found is None:
             raise ScheduleError(
                 f"{self}: expected a reduction of at most {FEW_RESULTS} results and at least "
                 f"{LEAST_STEPS} points a part, got none: use `direct`"
             )
-        return Compute(tuple(tensors), tuple(stages))
+        return found
 
-
-def named(algorithm: str) -> Callable[[Compute], Compute] | None:
-    """The rewriting of this name, or None where it is none of these."""
-    found = _NAME.fullmatch(algorithm)
-    return PartialReductions(int(found[1])) if found and int(found[1]) > 1 else None
+    def _pieces(self, stage: Stage) -> Pieces | None:
+        ways = parts_of(stage, self.parts)
+        return None if ways is None else _cut(stage, *ways)
 
 
 def parts_of(stage: Stage, least: int) -> tuple[str, int] | None:

@@ -2,12 +2,8 @@
 
 from math import prod
 
-from hlotune.schedules.algorithms.algorithm import Algorithm
-from hlotune.schedules.algorithms.partial_reductions.rewriting import (
-    PartialReductions,
-    named,
-    parts_of,
-)
+from hlotune.schedules.algorithms.algorithm import Algorithm, numbered
+from hlotune.schedules.algorithms.partial_reductions.rewriting import PartialReductions, parts_of
 from hlotune.schedules.ir.compute import Compute, Stage
 from hlotune.schedules.spaces.cpu_rows.forms import forms_of, lanes_of, tiles_along
 from hlotune.schedules.spaces.cpu_rows.space import RowsSpace, space_of
@@ -42,7 +38,7 @@ def _keeps_few_busy(compute: Compute, stage: Stage, target: CpuTarget) -> bool:
 PARTIAL_REDUCTIONS = Algorithm(
     name="partial_reductions",
     signature="partial_reductions(parts)",
-    rewriting=named,
+    rewriting=numbered("partial_reductions", PartialReductions),
     spaces=_spaces,
     pattern="rows",
     order="first",
