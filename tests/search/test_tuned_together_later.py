@@ -17,7 +17,7 @@ from hlotune.search.budget.limits import Limits
 from hlotune.search.finals.closing import Closing
 from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.finals import Final, Whole
-from tests.search.test_tuned_together import SLOWER, algorithms, always, ended, kept_later
+from tests.support.ended_runs import SLOWER, algorithms, always, ended, kept_later
 from tests.support.sessions import PROGRAM, UNDER, WHOLE, FakeDevice, run, two
 
 
