@@ -4,17 +4,16 @@ import importlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from hlotune.hlo.calling.arguments import names_of
-from hlotune.hlo.calling.keys import NO_KEYS, Keys, generators_of, of_numbers
+from hlotune.hlo.calling.keys import NO_KEYS, Keys
 from hlotune.hlo.canonical import fingerprint
 from hlotune.hlo.frontends.checked_parse import parsed
 from hlotune.hlo.frontends.file_kinds import FILES, check_kind, names_a_file
@@ -26,16 +25,16 @@ from hlotune.hlo.frontends.python_sources import (
     imported,
 )
 from hlotune.hlo.frontends.short_loops import with_short_loops_unrolled
+from hlotune.hlo.frontends.tracing import donated_of, hashable, traced_of, weak_of, without_weights
 from hlotune.hlo.graph import Graph, TensorType, numpy_dtype
 from hlotune.hlo.mlir import module as mlir
 from hlotune.hlo.mlir.channels_last import with_channels_last
 from hlotune.hlo.mlir.rewrite import Notes, normalise, take_donated, take_notes
 from hlotune.hlo.mlir.values import TYPES
-from hlotune.hlo.mlir.weights import TARGET, Weights, aligned, are_large, goes_outside, take_out
+from hlotune.hlo.mlir.weights import Weights, take_out
 from hlotune.hlo.sites.trip_counts import flows
 from hlotune.schedules.errors import ProgramError
 from hlotune.schedules.garbage import collected_later
-from hlotune.schedules.targets.cpu import HOST_PLATFORM
 
 
 @dataclass(frozen=True, eq=False)
@@ -278,9 +277,9 @@ def _from_function(
         images: brings the images of a module in normal form into another layout.
     """
     try:
-        traced, numbers, keys = _traced(_hashable(function), arguments)
-        lowered, weights = _without_weights(traced)
-        donated = _donated(function, arguments)
+        traced, numbers, keys = traced_of(hashable(function), arguments)
+        lowered, weights = without_weights(traced)
+        donated = donated_of(function, arguments)
     except ProgramError:
         raise
     except RAISED as error:
@@ -307,27 +306,8 @@ def _from_function(
         source.rpartition(":")[2], source, bytecode, graph,
         in_tree, jax.tree.structure(traced.out_info), numbers,
         names_of(function, len(arguments)), notes, donated, weights=weights, keys=keys,
-        weak=_weak_of(jax.tree.leaves(traced.out_info)), unrolled=unrolled,
+        weak=weak_of(jax.tree.leaves(traced.out_info)), unrolled=unrolled,
     )  # fmt: skip
-
-
-def _weak_of(leaves: Sequence[Any]) -> tuple[int, ...]:
-    """Positions of those types of arrays that give way to others."""
-    return tuple(k for k, leaf in enumerate(leaves) if getattr(leaf, "weak_type", False))
-
-
-def _traced(
-    function: Callable[..., Any], arguments: tuple[Any, ...]
-) -> tuple[jax.stages.Traced, tuple[Any, ...], Keys]:
-    """A traced function and its arguments, with the numbers of typed random keys in their place."""
-    # unused arguments stay, so that the module takes exactly the leaves of the caller's pytrees
-    traced = jax.jit(function, keep_unused=True).trace(*arguments)
-    leaves, results = jax.tree.leaves(arguments), jax.tree.leaves(traced.out_info)
-    keys = Keys(generators_of(leaves), generators_of(results))
-    if not keys:
-        return traced, arguments, keys
-    numeric, numbers = of_numbers(function, arguments, keys)
-    return jax.jit(numeric, keep_unused=True).trace(*numbers), numbers, keys
 
 
 def _unrolled(bytecode: bytes, module: mlir.Module, weights: Weights) -> tuple[bytes, Graph]:
@@ -337,55 +317,6 @@ def _unrolled(bytecode: bytes, module: mlir.Module, weights: Weights) -> tuple[b
     if unrolled is None:
         return b"", graph
     return unrolled.bytecode(), mlir.graph(unrolled, weights=weights)
-
-
-def _hashable(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function that JAX can look up: one that calls it where it has no hash, as an object whose
-    fields are arrays."""
-    try:
-        hash(function)
-    except TypeError:
-        return partial(function)
-    return function
-
-
-def _donated(function: Callable[..., Any], arguments: Sequence[Any]) -> tuple[int, ...]:
-    """Positions of the leaves of its arguments that a jitted function donates."""
-    trace = getattr(function, "trace", None)
-    info = getattr(trace(*arguments), "args_info", ()) if callable(trace) else ()
-    leaves = enumerate(jax.tree.leaves(info))
-    return tuple(k for k, leaf in leaves if getattr(leaf, "donated", False))
-
-
-def _without_weights(traced: jax.stages.Traced) -> tuple[jax.stages.Lowered, Weights]:
-    """A traced function lowered, and the weights for which that has calls: it never holds them."""
-    closed = _computing(traced.jaxpr)
-    sizes = [getattr(c, "nbytes", 0) for c in closed.consts]
-    if not are_large(sizes):
-        return traced.lower(lowering_platforms=(HOST_PLATFORM,)), ()
-    outside = [n for n, size in enumerate(sizes) if goes_outside(size)]
-    weights = tuple(aligned(np.asarray(closed.consts[n])) for n in outside)
-
-    def of_weights(*leaves: Any) -> Any:
-        constants = list(closed.consts)
-        for number, n in enumerate(outside):
-            kind = jax.ShapeDtypeStruct(weights[number].shape, weights[number].dtype)  # type: ignore[no-untyped-call]
-            constants[n] = jax.ffi.ffi_call(f"{TARGET}{number}", kind)()
-        return jax.core.eval_jaxpr(closed.jaxpr, constants, *leaves)
-
-    again = jax.jit(of_weights, keep_unused=True).trace(*closed.in_avals)
-    return again.lower(lowering_platforms=(HOST_PLATFORM,)), weights
-
-
-def _computing(closed: Any) -> Any:
-    """What a function computes; of one that only calls a jitted one, what that does, which has the
-    constants."""
-    while len(closed.eqns) == 1 and closed.eqns[0].primitive.name == "jit":
-        (call,), outer = closed.eqns, closed.jaxpr
-        if call.invars != outer.invars or call.outvars != outer.outvars:
-            break
-        closed = call.params["jaxpr"]
-    return closed
 
 
 def _check_no_sizes(dims: Mapping[str, int], source: str) -> None:
