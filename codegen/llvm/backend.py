@@ -54,18 +54,20 @@ class _Llvm:
     def replacement(
         self, loaded: Loaded, signature: Signature, constants: Mapping[int, Array]
     ) -> SiteCode:
-        from hlotune.codegen.runtime import dispatcher  # it needs jax, and building does not
+        # they need jax, and building does not
+        from hlotune.codegen.runtime.call_module import Parts, replacement
+        from hlotune.codegen.runtime.dispatcher import bind
 
         built = loaded.built
-        dispatcher.bind(built.key, loaded)
-        text = dispatcher.replacement(
+        bind(built.key, loaded)
+        text = replacement(
             built.key,
             signature.arguments,
             signature.results,
             built.scratch_bytes,
             {p.argument: p.bytes for p in built.packed},
             signature.in_place,
-            {k: dispatcher.Parts(len(constants[k]), kind) for k, kind in signature.stacks.items()},
+            {k: Parts(len(constants[k]), kind) for k, kind in signature.stacks.items()},
         )
         forms = prepack(
             loaded,

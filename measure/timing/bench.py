@@ -31,7 +31,8 @@ import jax
 import numpy as np
 
 from hlotune.codegen.built import Built
-from hlotune.codegen.runtime.dispatcher import bind, bind_empty, crew_rests, replacement
+from hlotune.codegen.runtime.call_module import replacement
+from hlotune.codegen.runtime.dispatcher import bind, bind_empty, crew_rests
 from hlotune.codegen.runtime.hosts import threaded
 from hlotune.codegen.runtime.loader import Loaded, load
 from hlotune.codegen.runtime.prepacking import prepack

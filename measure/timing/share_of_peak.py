@@ -20,7 +20,8 @@ import jax
 import numpy as np
 
 from hlotune.codegen.built import Built
-from hlotune.codegen.runtime.dispatcher import bind, replacement
+from hlotune.codegen.runtime.call_module import replacement
+from hlotune.codegen.runtime.dispatcher import bind
 from hlotune.codegen.runtime.loader import load
 from hlotune.codegen.runtime.support import machine_code
 from hlotune.hlo.graph import TensorType

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from hlotune.codegen.built import Packed
 from hlotune.codegen.runtime import dispatcher
-from hlotune.codegen.runtime.dispatcher import Parts, bind, bind_empty, replacement, slot
+from hlotune.codegen.runtime.call_module import Parts, replacement
+from hlotune.codegen.runtime.dispatcher import bind, bind_empty, slot
 from hlotune.codegen.runtime.loader import load
 from hlotune.hlo.graph import TensorType
 from hlotune.schedules.errors import BuildError
