@@ -1,9 +1,9 @@
 """Loop nests to LLVM text.
 
-A root stage becomes a function over a range of tasks (`loops.py`); `kernel` runs them in order,
-through the host where there are several tasks, and `prepack_<k>` packs a constant.  Statements are
-in `statements.py`, addresses and borders in `loads.py`, where tensors lie in `buffers.py`.  What
-copies of a statement have in common is found out once: their lines (`templates.py`,
+A root stage becomes a function over a range of tasks (`stage_function.py`, `loops.py`); `kernel`
+runs them in order, through the host where there are several tasks, and `prepack_<k>` packs a
+constant.  Statements are in `statements.py`, addresses and borders in `loads.py`, where tensors lie
+in `buffers.py`.  What copies of a statement have in common is found out once: their lines (`templates.py`,
 `expressions.py`), and where they read and store but for constants (`statement_access.py`,
 `access_forms.py`).
 """
@@ -15,7 +15,7 @@ from math import prod
 
 from hlotune.codegen.llvm.buffers import Scratch
 from hlotune.codegen.llvm.function import Function, Module
-from hlotune.codegen.llvm.loops import StageFunction, tasks
+from hlotune.codegen.llvm.stage_function import StageFunction, tasks
 from hlotune.codegen.runtime.abi import HOST
 from hlotune.schedules.ir.load_time import form_bytes, preloaded
 from hlotune.schedules.ir.nest import LoopNest, StageNest
