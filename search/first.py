@@ -84,29 +84,41 @@ def first(
             seed=0, numerics=numerics, cache=cache, target=device,
             progress=_noting(left_alone, progress or silent),
         )  # fmt: skip
-        turns = Turns(now=pulse.clock_s)
-        wait_for_earlier_work(turns)
-        known = records.properties(choices.target)
-        with begun_workers(choices, turns, known) as (builder, runner):
-            places = sites(program)
-            found, skipped = tasks(places, choices.target, numerics)
-            builder.settle()
-            run = begun_run(program, records, choices, known, places, found)
-            choices.progress(Started(kernels=len(found), known_trials=0))
-            for skip in skipped:
-                choices.progress(KernelSkipped(label=skip.label, reason=skip.reason))
-            with records.keeping(run, choices.progress):
-                kernels = _compared(found, run, records, choices, builder, runner)
-                others = _others(found, kernels, choices)
-                kernels += _compared(others, run, records, choices, builder, runner)
-                result = TuneResult(
-                    program_name=program.name, database=records.path, run=run, kernels=kernels,
-                    trials=sum(k.trials for k in kernels), known_trials=0, wall_s=0.0,
-                    skipped=tuple(left_alone),
-                )  # fmt: skip
-                return _closed(
-                    program, places, result, records, choices, turns, pulse, runner.forget
-                )
+        return _decided(program, records, choices, pulse, left_alone)
+
+
+def _decided(
+    program: Program,
+    records: Database,
+    choices: Choices,
+    pulse: Pulse,
+    left_alone: Sequence[tuple[str, str]],
+) -> TuneResult:
+    """The result of a run that compares the candidates of all kernels, and then the program.
+
+    `left_alone` has the kernels that are left alone by then, with the reasons.
+    """
+    turns = Turns(now=pulse.clock_s)
+    wait_for_earlier_work(turns)
+    known = records.properties(choices.target)
+    with begun_workers(choices, turns, known) as (builder, runner):
+        places = sites(program)
+        found, skipped = tasks(places, choices.target, choices.numerics)
+        builder.settle()
+        run = begun_run(program, records, choices, known, places, found)
+        choices.progress(Started(kernels=len(found), known_trials=0))
+        for skip in skipped:
+            choices.progress(KernelSkipped(label=skip.label, reason=skip.reason))
+        with records.keeping(run, choices.progress):
+            kernels = _compared(found, run, records, choices, builder, runner)
+            others = _others(found, kernels, choices)
+            kernels += _compared(others, run, records, choices, builder, runner)
+            result = TuneResult(
+                program_name=program.name, database=records.path, run=run, kernels=kernels,
+                trials=sum(k.trials for k in kernels), known_trials=0, wall_s=0.0,
+                skipped=tuple(left_alone),
+            )  # fmt: skip
+            return _closed(program, places, result, records, choices, turns, pulse, runner.forget)
 
 
 def _noting(left_alone: list[tuple[str, str]], progress: Progress) -> Progress:

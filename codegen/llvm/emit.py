@@ -3,9 +3,9 @@
 A root stage becomes a function over a range of tasks (`stage_function.py`, `loops.py`); `kernel`
 runs them in order, through the host where there are several tasks, and `prepack_<k>` packs a
 constant.  Statements are in `statements.py`, addresses and borders in `loads.py`, where tensors lie
-in `buffers.py`.  What copies of a statement have in common is found out once: their lines (`templates.py`,
-`expressions.py`), and where they read and store but for constants (`statement_access.py`,
-`access_forms.py`).
+in `buffers.py`.  What copies of a statement have in common is found out once: their lines
+(`templates.py`, `expressions.py`), and where they read and store but for constants
+(`statement_access.py`, `access_forms.py`).
 """
 
 from collections.abc import Mapping, Sequence
