@@ -17,6 +17,7 @@ from hlotune.schedules.targets.target import Properties, Target
 from hlotune.search.budget.account import searched_s
 from hlotune.search.budget.budget import ORACLE_SHARE, needed_s
 from hlotune.search.budget.contest import Contest, Decided
+from hlotune.search.budget.ledger import Ledger
 from hlotune.search.budget.limits import Limits, less
 from hlotune.search.budget.reserve import Reserve
 from hlotune.search.budget.spending import Spending
@@ -171,6 +172,20 @@ class Session:
         starved = not self.interrupted and spending.is_starved
         for task in opening.waiting if not self.interrupted else ():
             self._tell(KernelSkipped(label=task.label, reason=NO_TIME))
+        return replace(
+            self._result(name, tasks, contests, finals, ledger),
+            needed_s=needed_s(len(tasks), prepared_s, reserve.all_s) if starved else None,
+        )
+
+    def _result(
+        self,
+        name: str,
+        tasks: Sequence[Task],
+        contests: Sequence[Contest],
+        finals: Mapping[int, Final | None],
+        ledger: Ledger,
+    ) -> TuneResult:
+        """The result of the search, with kernels in the order of the program."""
         places = {t.kernel: n for n, t in enumerate(tasks)}
         order = sorted(
             range(len(contests)), key=lambda n: places.get(contests[n].task.kernel, len(tasks))
@@ -188,7 +203,6 @@ class Session:
             wall_s=self.wall_s,
             probe_s=tuple(e.probe_s for c in contests for e in c.tuner.account if e.probe_s),
             interrupted=self.interrupted,
-            needed_s=needed_s(len(tasks), prepared_s, reserve.all_s) if starved else None,
             skipped=tuple(self._skipped),
         )
 

@@ -132,13 +132,7 @@ def report(database: Database, name: str) -> Report:
 
     Raises NoRecord where there is none.
     """
-    run = database.query(
-        """select runs.*, targets.name as device, identity, properties, versions,
-            programs.name as program_name, source
-        from runs join targets on fingerprint = target join toolchains on toolchains.key = toolchain
-        left join programs on programs.key = program where runs.id = :id""",
-        {"id": find_run(database, name)},
-    )[0]
+    run = _run(database, find_run(database, name))
     kernels = sorted(_kernels(database, run), key=_default_share)
     summary = rows.summary_of(run["summary"])
     return Report(
@@ -173,6 +167,17 @@ def report(database: Database, name: str) -> Report:
         notes=rows.notes_of(run["notes"]),
         best_options=best_options(database, run),
     )
+
+
+def _run(database: Database, identity: str) -> Row:
+    """A run with its target, its toolchain and its program."""
+    return database.query(
+        """select runs.*, targets.name as device, identity, properties, versions,
+            programs.name as program_name, source
+        from runs join targets on fingerprint = target join toolchains on toolchains.key = toolchain
+        left join programs on programs.key = program where runs.id = :id""",
+        {"id": identity},
+    )[0]
 
 
 def to_json(report: Report) -> str:

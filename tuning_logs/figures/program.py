@@ -1,7 +1,7 @@
 """Figures of a whole run: speedups, where the time goes, the roofline, the way of the search."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import isfinite
 from typing import TYPE_CHECKING
 
@@ -198,14 +198,22 @@ def roofline(found: Evidence) -> Figure | None:
         axes.set_ylabel("GFLOP/s")
         axes.tick_params(axis="y", labelcolor=MUTED)
         axes.legend(loc="lower right")
-        words = (f"{n} {b / 1e9:.0f} to {a / 1e9:.0f} GFLOP/s" for n, _, b, a in rows[:MOST_ROWS])
-        roofs = ", ".join(f"{kind} {p / 1e9:.0f} GFLOP/s" for kind, p in peaks.items())
-        alt = (
-            f"Roofline of the target, memory {found.peaks.read_bytes_per_s / 1e9:.1f} GB/s, peaks "
-            f"{roofs}. Kernels before and after: {'; '.join(words)}."
-        )
+        alt = _roofline_in_words(rows, peaks, found.peaks.read_bytes_per_s)
         title = "Roofline of the target, with all kernels before and after"
         return finished(figure, name="roofline", title=title, alt=alt)
+
+
+def _roofline_in_words(
+    rows: Sequence[tuple[str, float, float, float]],
+    peaks: Mapping[str, float],
+    read_bytes_per_s: float,
+) -> str:
+    words = (f"{n} {b / 1e9:.0f} to {a / 1e9:.0f} GFLOP/s" for n, _, b, a in rows[:MOST_ROWS])
+    roofs = ", ".join(f"{kind} {p / 1e9:.0f} GFLOP/s" for kind, p in peaks.items())
+    return (
+        f"Roofline of the target, memory {read_bytes_per_s / 1e9:.1f} GB/s, peaks "
+        f"{roofs}. Kernels before and after: {'; '.join(words)}."
+    )
 
 
 def _roofs(
