@@ -30,6 +30,7 @@ from jax.stages import Lowered
 
 from hlotune.codegen.built import Built
 from hlotune.codegen.runtime import dispatcher
+from hlotune.codegen.runtime.abi import TARGET
 from hlotune.deploy.agreement import check_calls, check_members, check_signature
 from hlotune.deploy.apply import TunedFunction
 from hlotune.deploy.archive import AGAIN, read_stored, write_stored
@@ -208,7 +209,7 @@ def _loaded(
     check_signature(path, manifest, signature, [p.nbytes for p in packed])
     count = len(signature.arguments) - len(packed)
     check_keys(path, manifest.keys, signature.arguments[:count], signature.results)
-    check_calls(path, builts, custom_calls.calls(module, dispatcher.TARGET))
+    check_calls(path, builts, custom_calls.calls(module, TARGET))
     for built in builts:
         dispatcher.bind(built.key, loaded_here(built))
     artifact = Artifact(
@@ -241,7 +242,7 @@ def _placed(digest: str, data: bytes, placed: dict[str, Any], device: jax.Device
 def _members(tuned: TunedFunction) -> dict[str, bytes]:
     whole = combined(tuned.program, tuned.replacements)
     module = with_weights(whole.module, tuned.program.weights)
-    called = {c.config.get("key") for c in custom_calls.calls(module, dispatcher.TARGET)}
+    called = {c.config.get("key") for c in custom_calls.calls(module, TARGET)}
     made = [r.built for r in tuned.replacements if r.built]
     builts = {built.key: built for built in made if built.key in called}
     return {

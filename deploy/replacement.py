@@ -13,6 +13,7 @@ from hlotune.codegen.backend import Signature
 from hlotune.codegen.backends import backend_named
 from hlotune.codegen.build import build
 from hlotune.codegen.built import Built
+from hlotune.codegen.runtime.abi import TARGET
 from hlotune.hlo.calling.callable import JittedProgram, jitted
 from hlotune.hlo.calling.donation import donated_pairs
 from hlotune.hlo.calling.splice import splice
@@ -21,6 +22,7 @@ from hlotune.hlo.frontends.program import Program
 from hlotune.hlo.graph import Graph, Literal, TensorType
 from hlotune.hlo.kernel import Kernel
 from hlotune.hlo.mlir import module as mlir
+from hlotune.hlo.mlir.ordered_writes import order_writes
 from hlotune.hlo.sites.sites import Site
 from hlotune.hlo.sites.stacks import Stack
 from hlotune.hlo.to_compute.assemble import compute_of
@@ -147,6 +149,8 @@ def combined(program: Program, replacements: Sequence[Replacement]) -> Combined:
     spliced = splice(
         program, {r.site: r.text for r in replacements}, {r.site: r.stacks for r in replacements}
     )
+    if any(r.built is not None and r.built.in_place for r in replacements):
+        order_writes(spliced.module, TARGET)
     waiting = {r.site: iter(r.packed) for r in replacements}
     return Combined(spliced.module, tuple(next(waiting[site]) for site, _ in spliced.hidden))
 

@@ -18,7 +18,8 @@ import numpy as np
 from benchmarks.bandwidth import CHOOSING_TURNS, reading
 from hlotune.codegen.built import Built
 from hlotune.codegen.llvm.compile import compile_object
-from hlotune.codegen.runtime.dispatcher import TARGET, bind, crew_host
+from hlotune.codegen.runtime.abi import TARGET
+from hlotune.codegen.runtime.dispatcher import bind, crew_host
 from hlotune.codegen.runtime.loader import KERNEL, load
 from hlotune.measure.machine.targets import host_target
 from hlotune.measure.timing.peaks import READ_STREAMS, copy_text, read_text

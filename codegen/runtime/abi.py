@@ -9,6 +9,9 @@
 
 import ctypes
 
+TARGET = "hlotune_call"
+"""What XLA knows our kernels by.  A call of it takes no notice of operands behind its kernel's own."""
+
 
 class Call(ctypes.Structure):
     """What a kernel gets: addresses of its arguments and results, of its scratch, and its host."""

@@ -27,12 +27,11 @@ from typing import Any, cast
 import jax
 
 from hlotune.codegen.llvm.compile import compile_for_process
+from hlotune.codegen.runtime.abi import TARGET
 from hlotune.codegen.runtime.loader import KERNEL, Host, Library, Loaded
 from hlotune.codegen.runtime.malloc_settings import keep_memory
 from hlotune.codegen.runtime.thread_pool import Crew, processors, start
 from hlotune.schedules.targets.cpu import HOST_PLATFORM
-
-TARGET = "hlotune_call"
 
 # Formats of the errors that XLA raises for us; each gets the key (length, text), then two numbers.
 _MESSAGES = {

@@ -29,7 +29,7 @@ def calls(module: Module, target: str) -> tuple[Call, ...]:
         waiting, found = [module.op.operation], list[Call]()
         while waiting:
             operation = waiting.pop()
-            if _is_call_of(operation, target):
+            if is_call_of(operation, target):
                 found.append(_call(operation))
             inner = [o.operation for r in operation.regions for b in r.blocks for o in b.operations]
             waiting += reversed(inner)
@@ -43,7 +43,8 @@ def call_targets(module: Module) -> set[str]:
         return {str(ir.StringAttr(x.attributes["call_target_name"]).value) for x in found}
 
 
-def _is_call_of(operation: Any, target: str) -> bool:
+def is_call_of(operation: Any, target: str) -> bool:
+    """Whether an operation is a custom call of a target."""
     if operation.name != "stablehlo.custom_call":
         return False
     return bool(ir.StringAttr(operation.attributes["call_target_name"]).value == target)

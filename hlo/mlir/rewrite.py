@@ -355,7 +355,7 @@ def sort_block(block: Any) -> None:
     waiting = [0] * len(operations)
     users: list[list[int]] = [[] for _ in operations]
     for i, operation in enumerate(operations):
-        for j in {place[d] for d in _dependences(operation) if d in place}:
+        for j in {place[d] for d in dependences(operation) if d in place}:
             users[j].append(i)
             waiting[i] += 1
     ready = [i for i, n in enumerate(waiting) if n == 0]
@@ -375,7 +375,7 @@ def sort_block(block: Any) -> None:
         operations[following].move_after(operations[previous])
 
 
-def _dependences(operation: Any) -> Iterable[Any]:
+def dependences(operation: Any) -> Iterable[Any]:
     """The operations whose results an operation reads, also from inside its regions."""
     for inner in operations_in(operation, lambda name: True):
         for value in inner.operands:

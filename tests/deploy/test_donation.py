@@ -136,6 +136,31 @@ def test_the_step_behind_a_gradient_is_written_over_the_weights_it_moves(tmp_pat
     assert "copy(" not in (fast.lower(*inputs).compile().as_text() or "")
 
 
+def both_ways(p: Any, m: Any, x: Any, y: Any) -> Any:
+    """A layer's step, and what goes on to the layer before it, which reads the weights, too."""
+    off = x @ p - y
+    return *step(p, m, x.T @ off), off @ p.T
+
+
+def test_weights_are_written_over_behind_all_kernels_that_read_them(tmp_path: Path) -> None:
+    inputs = P, M, normal(64, 40), normal(64, 33)
+    program = load(jax.jit(both_ways, donate_argnums=(0, 1)), *inputs)
+    sites = first_sites(program)
+    ours = {sites[name]: final(DIRECT) for name in ("dot0", "dot1", "dot2")}
+    fast = apply(program, database=recorded(tmp_path / "tuning.db", ours))
+    save_artifact(fast, tmp_path / "a.hlotune")
+    for function in (fast, load_artifact(tmp_path / "a.hlotune")):
+        given = [jnp.array(x) for x in inputs]
+        before = [x.unsafe_buffer_pointer() for x in given[:2]]
+        got = function(*given)
+        assert [x.unsafe_buffer_pointer() for x in got[:2]] == before
+        for x, wanted in zip(got, both_ways(*inputs), strict=True):
+            np.testing.assert_allclose(x, wanted, rtol=1e-4, atol=1e-4)
+    text = fast.lower(*inputs).compile().as_text() or ""
+    assert "output_to_operand_aliasing" in text
+    assert "copy(" not in text
+
+
 def test_the_comparison_of_the_whole_program_uses_no_deleted_buffer(tmp_path: Path) -> None:
     fast = tuned(tmp_path)
     result = bench(fast.program, fast, pairs=6, limit_s=2.0)
