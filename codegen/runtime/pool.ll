@@ -250,7 +250,7 @@ entry:
   %made = call i32 @sem_init(ptr %semaphore, i32 0, i32 0)
   br label %look
 look:
-  %spins = phi i64 [ 0, %entry ], [ 0, %serve ], [ %next, %spin ], [ 0, %sleep ]
+  %spins = phi i64 [ 0, %entry ], [ 0, %serve ], [ %next, %looked ], [ 0, %sleep ]
   %mail = load atomic ptr, ptr %worker acquire, align 8
   %some = icmp ne ptr %mail, null
   br i1 %some, label %serve, label %spin
@@ -260,6 +260,13 @@ serve:
 spin:                                                 ; some 50 us, which bridges the gap between two kernels
   call void @pause()
   %next = add i64 %spins, 1
+  %place = and i64 %next, 31
+  %whole = icmp eq i64 %place, 0
+  br i1 %whole, label %give_way, label %looked
+give_way:                                             ; once a microsecond, to threads of XLA and Python's that wait
+  %yielded = call i32 @sched_yield()
+  br label %looked
+looked:
   %long = icmp sgt i64 %next, 2048
   br i1 %long, label %sleep, label %look
 sleep:

@@ -2,7 +2,10 @@
 
 import ctypes
 import os
-from collections.abc import Callable
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from threading import Event, Thread, current_thread
 from time import sleep
 
@@ -15,6 +18,7 @@ BODY = ctypes.CFUNCTYPE(None, ctypes.c_void_p, *[ctypes.c_int64] * 3)
 API = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
 FIRST_FUNCTION = 6  # words of XLA_FFI_Api before its functions
 ERROR = 4096  # the address of an error, which nobody reads
+ALLOWED = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else {0}
 ELSEWHERE = 10_000  # a processor that no machine has
 
 Task = Callable[[], None]
@@ -176,6 +180,37 @@ def test_workers_wake_on_their_own_processors() -> None:
         assert len(bound) == len(processors) - 1
         assert all(len(processor) == 1 for processor in bound)
         assert len(set.union(set(), *bound)) == len(bound)
+
+
+@pytest.fixture
+def occupied(here: int) -> Iterator[int]:
+    """Another processor than the test's, which a process keeps busy."""
+    processor = max(ALLOWED)
+    if processor == here or sys.platform != "linux":
+        pytest.skip("needs two processors, and Linux's accounts of threads")
+    stay = f"import os; os.sched_setaffinity(0, {{{processor}}}); print(flush=True)\nwhile True: pass"
+    with subprocess.Popen([sys.executable, "-S", "-c", stay], stdout=subprocess.PIPE) as busy:
+        assert busy.stdout
+        busy.stdout.readline()
+        yield processor
+        busy.kill()
+
+
+def test_a_worker_that_looks_for_work_gives_way(here: int, occupied: int) -> None:
+    crew = Crew([here, occupied])
+    start(crew, dispatcher._library().address("hlotune_work"))
+    status = Path(f"/proc/self/task/{crew.threads[1]}/status")
+
+    def gave_way() -> int:
+        last = status.read_text(encoding="utf-8").split()[-2:]
+        assert last[0] == "nonvoluntary_ctxt_switches:"
+        return int(last[1])
+
+    before, loops = gave_way(), 50
+    for _ in range(loops):
+        loop(crew, 2, 2)
+        sleep(0.005)  # its worker has had a turn, and looked in vain
+    assert gave_way() - before > loops / 2
 
 
 def test_all_loops_end_whoever_is_awake() -> None:
