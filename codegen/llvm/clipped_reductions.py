@@ -1,8 +1,10 @@
 """Clipped reductions: the positions at which a window lies inside its tensor."""
 
+from collections.abc import Iterator
+
 from hlotune.codegen.llvm.function import Function
 from hlotune.codegen.llvm.points import Point, end_of, known_size
-from hlotune.schedules.ir.borders import forwards, guarded
+from hlotune.schedules.ir.borders import forwards, leaving_along
 from hlotune.schedules.ir.expr import Affine, Load
 from hlotune.schedules.ir.nest import LoopNest, StageNest
 
@@ -20,22 +22,30 @@ def clipped_range(
     span = point.spans[root]
     low, high = f.integer(span.low), f.integer(end_of(f, span))
     discharged = set[tuple[Load, int]]()
-    for x in s.stage.loads:
-        for d in guarded(nest.compute, s.stage, x):
-            if root not in x.index[d].coefficients or x.divisor(d) > 1 or x.is_looked_up(d):
-                continue
-            extent = nest.compute.tensor(x.tensor).shape[d]
-            index = forwards(x.index[d], root, extent)
-            c = index.coefficients[root]
-            rest, below, above = _rest(f, index, root, point)
-            first = f.integer(rest * -1 + (c - 1 - above))
-            last = f.integer(rest * -1 + (extent - 1 - below + c))
-            low = f.larger(low, f.op(f"udiv i64 {f.larger(first, '0')}, {c}"))
-            high = f.smaller(high, f.op(f"udiv i64 {f.larger(last, '0')}, {c}"))
-            if below == above == 0:
-                discharged.add((x.whole, d))
-                discharged |= {(y.whole, len(y.index) + d) for y in s.stage.loads if y.beside == x}
+    for index, extent, checks in _windows(nest, s, root):
+        c = index.coefficients[root]
+        rest, below, above = _rest(f, index, root, point)
+        first = f.integer(rest * -1 + (c - 1 - above))
+        last = f.integer(rest * -1 + (extent - 1 - below + c))
+        low = f.larger(low, f.op(f"udiv i64 {f.larger(first, '0')}, {c}"))
+        high = f.smaller(high, f.op(f"udiv i64 {f.larger(last, '0')}, {c}"))
+        if below == above == 0:
+            discharged |= checks
     return low, high, frozenset(discharged)
+
+
+def _windows(nest: LoopNest, s: StageNest, root: str) -> Iterator[tuple[Affine, int, Discharged]]:
+    """The windows that leave their tensors along a reduction, forwards, of the loads of a stage and
+    of those beside them: each once, with its extent and the checks that are made of it."""
+    found = dict[tuple[Affine, int], set[tuple[Load, int]]]()
+    for x in s.stage.loads:
+        for load, before in ((x, 0), (x.beside, len(x.index))):
+            for d in leaving_along(nest.compute, s.stage, load, root) if load else ():
+                extent = nest.compute.tensor(load.tensor).shape[d]
+                window = forwards(load.index[d], root, extent), extent
+                found.setdefault(window, set()).add((x.whole, before + d))
+    for (index, extent), checks in found.items():
+        yield index, extent, frozenset(checks)
 
 
 def _rest(f: Function, index: Affine, root: str, point: Point) -> tuple[Affine, int, int]:

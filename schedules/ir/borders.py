@@ -32,12 +32,23 @@ def guarded(compute: Compute, stage: Stage, load: Load) -> tuple[int, ...]:
 
 def windows_along(compute: Compute, stage: Stage, root: str) -> tuple[Load, ...]:
     """Loads whose window runs along an axis, forwards or backwards, out of their tensors."""
+    return tuple(x for x in stage.loads for _ in leaving_along(compute, stage, x, root))
+
+
+def ends_along(compute: Compute, stage: Stage, root: str) -> tuple[Load, ...]:
+    """Loads that are real only where a window beside them is, which runs along an axis out of its
+    tensor: points there add nothing, whether an operand is packed with zeros there or not."""
     return tuple(
-        x
-        for x in stage.loads
-        for d in guarded(compute, stage, x)
-        if x.divisor(d) == 1 and root in x.index[d].coefficients and not x.is_looked_up(d)
+        x for x in stage.loads if x.beside and any(leaving_along(compute, stage, x.beside, root))
     )
+
+
+def leaving_along(compute: Compute, stage: Stage, load: Load, root: str) -> Iterator[int]:
+    """Dimensions in which a window along an axis takes a load out of its tensor."""
+    for d in guarded(compute, stage, load):
+        along = load.divisor(d) == 1 and root in load.index[d].coefficients
+        if along and not load.is_looked_up(d):
+            yield d
 
 
 def forwards(index: Affine, root: str, extent: int) -> Affine:

@@ -10,7 +10,12 @@ from functools import cached_property
 
 from hlotune.schedules.dtypes import BYTES
 from hlotune.schedules.errors import UnsupportedKernel
-from hlotune.schedules.ir.borders import is_zero_outside, windows_along
+from hlotune.schedules.ir.borders import (
+    ends_along,
+    is_zero_outside,
+    leaving_along,
+    windows_along,
+)
 from hlotune.schedules.ir.compute import Axis, Compute, Stage
 from hlotune.schedules.ir.distances import nearest_bytes, stride
 from hlotune.schedules.ir.expr import Affine, Load
@@ -86,6 +91,30 @@ class Contraction:
     def windows(self) -> dict[str, tuple[Load, ...]]:
         """For each axis of the core, its loads that leave their tensors along it."""
         return {a.name: windows_along(self.compute, self.core, a.name) for a in self.core.axes}
+
+    @cached_property
+    def phases(self) -> dict[str, dict[str, tuple[int, ...]]]:
+        """For each reduction of which phases of the results have their own numbers of taps: by the
+        parallel axes that number these phases, the taps at each of their points.
+        """
+        found = dict[str, dict[str, tuple[int, ...]]]()
+        for r in self.reduce:
+            for x in ends_along(self.compute, self.core, r.name):
+                found[r.name] = self._taps(x.beside, r) if x.beside else {}
+        return found
+
+    def _taps(self, window: Load, r: Axis) -> dict[str, tuple[int, ...]]:
+        """How many taps are inside of a window's tensor, by the points of each axis that moves it,
+        at the first points of the others."""
+        (d,) = leaving_along(self.compute, self.core, window, r.name)
+        extent, step = self.compute.tensor(window.tensor).shape[d], window.index[d].coefficients
+
+        def taps(along: int, n: int) -> int:
+            first = window.index[d].constant + along * n
+            return sum(0 <= first + step[r.name] * q < extent for q in range(r.extent))
+
+        numbered = (a for a in self.parallel if a.name in step)
+        return {a.name: tuple(taps(step[a.name], n) for n in range(a.extent)) for a in numbered}
 
     @cached_property
     def windowed(self) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import get_args
 
 from hlotune.schedules.errors import require
-from hlotune.schedules.ir.borders import guarded, is_zero_outside, windows_along
+from hlotune.schedules.ir.borders import ends_along, guarded, is_zero_outside, windows_along
 from hlotune.schedules.ir.monoids import SUM
 from hlotune.schedules.ir.nest import (
     Border,
@@ -244,7 +244,8 @@ class Clip:
             "clip",
             f"{self.axis} goes in steps of {loop.step}, which clipping would break",
         )
-        leaving = windows_along(nest.compute, s.stage, loop.root)
+        windows = windows_along(nest.compute, s.stage, loop.root)
+        leaving = (*windows, *ends_along(nest.compute, s.stage, loop.root))
         require(bool(leaving), "clip", f"no load leaves its tensor along {loop.root}")
         require(s.stage.combine is SUM, "clip", "what lies outside adds nothing only to a sum")
         for x in leaving:

@@ -135,7 +135,7 @@ def _borders(
         names = [a.name for a in axes]
         for column in knobs.columns(kind):
             axis = knobs.knobs[column].axis
-            needed = _needed(c, levels, axis)
+            needed = _needed(c, levels, axis) | (axis in c.phases)
             result[:, names.index(axis)] = needed & (positions[:, column] == 1)
     return clip & (unroll == 1), peel
 

@@ -224,13 +224,14 @@ def is_panelled(c: Contraction, tensor: str, vector: str) -> bool:
 
 
 def _borders(c: Contraction, sketch: Sketch, t: Tiling) -> list[Step]:
-    """Clips and peels, but for those that no load needs since its operand is packed."""
+    """Clips and peels, but for those that no load needs since its operand is packed: of phases with
+    fewer taps than others these are left out all the same."""
     packed = {tensor for tensor, level in sketch.packs if level != "none"}
     needed = {a for a, loads in c.windows.items() if any(x.tensor not in packed for x in loads)}
     steps: list[Step] = [
         Clip(c.core.name, f"{r}.1")
         for r in t.reduce_order
-        if r in t.clip & needed and t.unroll[r] == 1
+        if r in t.clip & (needed | c.phases.keys()) and t.unroll[r] == 1
     ]
     stage, level = (c.core.name, 0) if sketch.chunked else (c.out.name, 2)
     steps += [Peel(stage, f"{a}.{level}") for a in t.tile_order if a in t.peel & needed]

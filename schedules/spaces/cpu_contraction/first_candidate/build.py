@@ -7,7 +7,9 @@ taps on padding left out where they are a share of the work, the larger operand 
 tiles that use it, and as many equal tasks as there are threads.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import reduce
 from itertools import pairwise, permutations
 from math import prod
 
@@ -268,7 +270,7 @@ def groups_of(space: ContractionSpace, config: NDArray[np.int32]) -> NDArray[np.
         return best
     if any(level == "task" for _, level in space.sketches[int(config[0])].packs):
         return _panels(space, config, counts)
-    vector = space.sketches[int(config[0])].vector
+    vector, work = space.sketches[int(config[0])].vector, _work(space, config, counts)
     rows_first = sorted(enumerate(space.contraction.parallel), key=lambda a: a[1].name == vector)
     axes = [k for k, _ in rows_first if counts[k] > 1]
     for cut in [(k,) for k in axes] + list(permutations(axes, 2)):
@@ -276,7 +278,7 @@ def groups_of(space: ContractionSpace, config: NDArray[np.int32]) -> NDArray[np.
         groups[list(cut)] = 1 if len(cut) > 1 else -(-counts[cut[0]] // space.target.threads)
         if np.prod(-(-counts // groups)) > MOST_TASKS:
             continue
-        uneven = _busiest(counts, groups, space.target.threads)
+        uneven = _busiest(work, groups, space.target.threads)
         if uneven * UNEVEN_WORTH < least:
             best, least = groups, uneven
     return best
@@ -297,10 +299,26 @@ def _panels(
     return groups
 
 
-def _busiest(counts: NDArray[np.int64], groups: NDArray[np.int64], threads: int) -> float:
-    """Tiles of the busiest thread, as a multiple of an equal share."""
-    cells = np.indices(tuple(-(-counts // groups))).reshape(len(counts), -1)
-    work = np.prod(np.minimum(groups[:, None], counts[:, None] - cells * groups[:, None]), axis=0)
-    bounds = -(-len(work) * np.arange(threads + 1) // threads)
-    shares = [work[a:b].sum() for a, b in pairwise(bounds)]
-    return float(max(shares) * threads / work.sum())
+def _work(
+    space: ContractionSpace, config: NDArray[np.int32], counts: NDArray[np.int64]
+) -> list[NDArray[np.float64]]:
+    """Along each axis the work of its tiles, as of one beside another: phases that are clipped have
+    their own numbers of taps."""
+    c, tiling = space.contraction, space.tiling(config)
+    clipped = [c.phases[r] for r in c.phases if r in tiling.clip and tiling.unroll[r] == 1]
+    taps = {a: n for phases in clipped for a, n in phases.items()}
+    return [
+        np.array(taps.get(a.name, ()), np.float64) if len(taps.get(a.name, ())) == n else np.ones(n)
+        for a, n in zip(c.parallel, counts, strict=True)
+    ]
+
+
+def _busiest(
+    work: Sequence[NDArray[np.float64]], groups: NDArray[np.int64], threads: int
+) -> float:
+    """What the busiest thread has to do, as a multiple of an equal share."""
+    parts = [np.add.reduceat(w, np.arange(0, len(w), n)) for w, n in zip(work, groups, strict=True)]
+    tasks = reduce(np.multiply.outer, parts).reshape(-1)
+    bounds = -(-len(tasks) * np.arange(threads + 1) // threads)
+    shares = [tasks[a:b].sum() for a, b in pairwise(bounds)]
+    return float(max(shares) * threads / tasks.sum())

@@ -37,7 +37,7 @@ def left_out(
     """Unrolled steps of each reduce axis, and which clips to make, to leave padding out.
 
     A tile of one row is clipped; a tile as long as its axis has its window written out, so that
-    each tap on padding is known while emitting.
+    each tap on padding is known while emitting.  A tile of one phase is clipped to the taps of it.
     """
     c = space.contraction
     rows = {a.name: (int(n), a.extent) for a, n in zip(c.parallel, tile, strict=True)}
@@ -56,6 +56,9 @@ def left_out(
             clip[window[0]] = int(height == 1)
             if worth and height >= whole > 1:
                 unroll[window[0]] = c.core.extents[window[0]]
+    for r, phases in c.phases.items():
+        if r in clip and all(rows[a][0] == 1 for a in phases):
+            unroll[r], clip[r] = 1, 1
     return np.array(list(unroll.values())), np.array(list(clip.values()), dtype=np.int64)
 
 

@@ -65,14 +65,16 @@ def best_tile(
 def _on_padding(c: Contraction, vector: str, tiles: NDArray[np.int64]) -> NDArray[np.float64]:
     """Share of the taps that are not on padding.
 
-    Tiles of one row along a window leave such taps out, and so do those as long as its axis.
+    Tiles of one row along a window leave such taps out, and so do those as long as its axis, but
+    for those of several phases: these have as many taps as the one that has most.
     """
     share = np.ones(len(tiles))
+    phases = {a for numbered in c.phases.values() for a in numbered}
     for k, a in enumerate(c.parallel):
         for x in c.windows[a.name] if a.name != vector else ():
             d = next(d for d, e in enumerate(x.index) if a.name in e.coefficients)
             real, total = points(c.core, x, d, c.compute.tensor(x.tensor).shape[d])
-            partly = (tiles[:, k] > 1) & (tiles[:, k] < a.extent)
+            partly = (tiles[:, k] > 1) & ((tiles[:, k] < a.extent) | (a.name in phases))
             share = np.where(partly, share * real / total, share)
     return share
 
