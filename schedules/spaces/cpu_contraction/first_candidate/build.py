@@ -35,6 +35,7 @@ from hlotune.schedules.spaces.cpu_contraction.first_candidate.reduction_chunks i
     waits_for_far,
 )
 from hlotune.schedules.spaces.cpu_contraction.first_candidate.reduction_loops import (
+    far_axes,
     left_out,
     lying_order,
     written_out,
@@ -205,9 +206,17 @@ def _waits(space: ContractionSpace, x: Load, vector: str) -> bool:
     ahead = [y.tensor for y in c.operands if _can_load(space, y.tensor)]
     if _long_step_bytes(c, x) >= APART_BYTES:
         tile = best_tile(space, vector, [*ahead, x.tensor]) + 1
-        return waits_for_far(c, space.target, vector, tile)
+        return waits_for_far(c, space.target, vector, tile) and _fits(space, vector, tile)
     tile = best_tile(space, vector, ahead) + 1
     return bool(starved(space, vector, ahead, tile[None])[0] > 1)
+
+
+def _fits(space: ContractionSpace, vector: str, tile: NDArray[np.int64]) -> bool:
+    """Whether the second cache holds a panel of what a task packs, or there are no lines along
+    which a chunk of it could be read where it lies."""
+    c, v = space.contraction, [a.name for a in space.contraction.parallel].index(vector)
+    panel_bytes = prod(r.extent for r in c.reduce) * int(tile[v]) * space.target.vector_bytes
+    return panel_bytes <= space.target.l2_bytes or not far_axes(c)
 
 
 def _repays_changing(c: Contraction, x: Load) -> bool:

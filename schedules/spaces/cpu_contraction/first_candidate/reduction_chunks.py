@@ -6,6 +6,7 @@ reduction before the next one begins.  The same where an operand lies across the
 gradients of weights: a tile uses a part of each of its lines, and comes to the next line at once.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 
@@ -13,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hlotune.schedules.patterns.contraction import Contraction
+from hlotune.schedules.spaces.cpu_contraction.first_candidate.reduction_loops import far_axes
 from hlotune.schedules.spaces.cpu_contraction.sketch import Sketch, has_rows, is_panelled
 from hlotune.schedules.spaces.cpu_contraction.view import ContractionSpace
 from hlotune.schedules.targets.cpu import LINE_BYTES, CpuTarget
@@ -85,14 +87,23 @@ def _tells_panels_apart(c: Contraction, axis: str, sketch: Sketch) -> bool:
 
 
 def lies_across(space: ContractionSpace, config: NDArray[np.int32]) -> bool:
-    """Whether tiles share the lines of an operand, and all lines are more than the second cache."""
+    """Whether tiles share the lines of an operand, or read lines of several pages again, and all
+    lines are more than the second cache."""
     c, sketch = space.contraction, space.sketches[int(config[0])]
     if any(level != "none" for _, level in sketch.packs):
         return False
     size_bytes = sum(c.compute.tensor(x.tensor).bytes for x in c.operands)
-    return size_bytes > space.target.l2_bytes and any(
-        has_rows(c, x) for x in c.operands if not c.stride(x, sketch.vector)
+    shared = any(has_rows(c, x) for x in c.operands if not c.stride(x, sketch.vector))
+    return size_bytes > space.target.l2_bytes and (
+        shared or (bool(far_axes(c)) and _reads_again(space, config))
     )
+
+
+def _reads_again(space: ContractionSpace, config: NDArray[np.int32]) -> bool:
+    """Whether several tiles read the same vectors."""
+    c, t, sketch = space.contraction, space.tiling(config), space.sketches[int(config[0])]
+    along = [x for x in c.operands if c.stride(x, sketch.vector)]
+    return any(t.block[a] * t.group[a] > 1 for x in along for a in t.group if a not in x.axes)
 
 
 def in_short_chunks(space: ContractionSpace, config: NDArray[np.int32]) -> NDArray[np.int32]:
@@ -103,19 +114,21 @@ def in_short_chunks(space: ContractionSpace, config: NDArray[np.int32]) -> NDArr
     tiles = np.array([t.group[a.name] for a in space.contraction.parallel])
     space.knobs.put(chunked, "block", tiles)
     space.knobs.put(chunked, "group", np.ones_like(tiles))
-    space.knobs.put(chunked, "steps", _short_steps(space, t.unroll))
+    space.knobs.put(chunked, "steps", _short_steps(space, t.reduce_order, t.unroll))
     return chunked if space.legal(chunked[None])[0] else config
 
 
-def _short_steps(space: ContractionSpace, unroll: dict[str, int]) -> NDArray[np.int64]:
+def _short_steps(
+    space: ContractionSpace, order: Sequence[str], unroll: dict[str, int]
+) -> NDArray[np.int64]:
     """Iterations of each reduce axis in a chunk: of the inner ones all, of the next ones few."""
-    found, steps = [], 1
-    for r in reversed(space.contraction.reduce):
-        most = -(-r.extent // unroll[r.name])
-        wanted = -(-LEAST_STEPS // (steps * unroll[r.name]))
-        found.append(most if most <= 2 * wanted else wanted)
-        steps *= found[-1] * unroll[r.name]
-    return np.array(found[::-1])
+    found, steps, extents = dict[str, int](), 1, space.contraction.core.extents
+    for r in reversed(order):
+        most = -(-extents[r] // unroll[r])
+        wanted = -(-LEAST_STEPS // (steps * unroll[r]))
+        found[r] = most if most <= 2 * wanted else wanted
+        steps *= found[r] * unroll[r]
+    return np.array([found[r.name] for r in space.contraction.reduce])
 
 
 def in_chunks(space: ContractionSpace, config: NDArray[np.int32]) -> NDArray[np.int32]:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hlotune.schedules.ir.flops import points
+from hlotune.schedules.patterns.contraction import Contraction
 from hlotune.schedules.spaces.cpu_contraction.first_candidate.window_reuse import (
     SHORT_REDUCTION,
     rolling,
@@ -19,12 +20,15 @@ from hlotune.schedules.spaces.cpu_contraction.sketch import Sketch
 from hlotune.schedules.spaces.cpu_contraction.view import ContractionSpace
 from hlotune.schedules.spaces.knobs import LONGEST_UNROLL
 from hlotune.schedules.steps.limit_formulas import CODE_STATEMENTS
+from hlotune.schedules.targets.machine import PAGE_BYTES
 
 PADDING_WORTH = 0.02
 """Share of the taps along an axis from which on leaving out padding pays."""
 SHORT_PASS = 12
 """Cycles of multiply-adds from which on a pass hides its branch and its addresses: where a step has
 six, steps by twos and fours were 3 % faster than one by one, and where it has four, 7 %."""
+LONG_LINE = 6
+"""Steps of a reduction from which on it is worth a loop of its own inside of others."""
 LONG_PASS = 40
 """The same of a product, whose one reduction is a long stream: on a Zen 3, whose steps have six
 cycles, passes of eight took 0.83 to 0.93 of the time of those of two.  Convolutions took up to 1.7
@@ -66,7 +70,8 @@ def lying_order(space: ContractionSpace, sketch: Sketch) -> list[int]:
     """Numbers of the reduce axes, outermost first: as what is packed ahead for the vectors lies.
 
     It then comes in one stream, whatever the order of its dimensions.  Where each multiply-add
-    waits for a load, the taps that can share it are innermost.
+    waits for a load, the taps that can share it are innermost.  Where nothing is packed ahead, what
+    lies near is.
     """
     c = space.contraction
     last = rolling(c, sketch.vector)
@@ -74,12 +79,35 @@ def lying_order(space: ContractionSpace, sketch: Sketch) -> list[int]:
         return sorted(range(len(c.reduce)), key=lambda k: c.reduce[k] == last)
     ahead = {tensor for tensor, level in sketch.packs if level in ("load", "call")}
     found = [x for x in c.operands if x.tensor in ahead and c.stride(x, sketch.vector)]
+    if not found:
+        far = far_axes(c)
+        return [*far, *(k for k in range(len(c.reduce)) if k not in far)]
     places = {
         r.name: min((d for d, e in enumerate(x.index) if r.name in e.coefficients), default=-1)
         for x in found[:1]
         for r in c.reduce
     }
     return sorted(range(len(c.reduce)), key=lambda k: places.get(c.reduce[k].name, k))
+
+
+def far_axes(c: Contraction) -> list[int]:
+    """Numbers of the reduce axes of which each step reads another page of every operand, those of
+    the longest steps first, where some other axis is long; else none.
+
+    Gradients of weights have such, images and their lines.  Images lie in the same sets of the
+    caches, which hold few lines of so many: a reduction had better go along a line.
+    """
+    bytes_of = [_least_step_bytes(c, r.name) for r in c.reduce]
+    far = [k for k, n in enumerate(bytes_of) if n >= PAGE_BYTES]
+    near = [r for k, r in enumerate(c.reduce) if k not in far]
+    has_lines = any(r.extent >= LONG_LINE for r in near)
+    return sorted(far, key=lambda k: -bytes_of[k]) if has_lines else []
+
+
+def _least_step_bytes(c: Contraction, axis: str) -> int:
+    """Bytes between what neighbours along a reduction read of the operand in which they are
+    nearest."""
+    return min(abs(c.stride(x, axis)) * c.element_bytes(x) for x in c.operands)
 
 
 def written_out(
