@@ -39,9 +39,7 @@ def ends_along(compute: Compute, stage: Stage, root: str) -> tuple[Load, ...]:
     """Loads that are real only where a window beside them is, which runs along an axis out of its
     tensor: points there add nothing, whether an operand is packed with zeros there or not."""
     return tuple(
-        x
-        for x in stage.loads
-        if x.beside and tuple(leaving_along(compute, stage, x.beside, root))
+        x for x in stage.loads if x.beside and tuple(leaving_along(compute, stage, x.beside, root))
     )
 
 

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from math import prod
 from typing import Any
 
 import jax
@@ -22,16 +23,20 @@ from hlotune.schedules.targets.cpu import CpuTarget
 from tests.support.computes import NHWC, Case, conv, gemm, planes, whole
 
 TARGET = TARGETS["znver4"]
+FEW_THREADS = replace(TARGET, threads=2)
 
 
-def weight_gradient(size: int, inputs: int, outputs: int, window: int = 3) -> Case:
+def weight_gradient(
+    size: int, inputs: int, outputs: int, window: int = 3, images: int = 1, stride: int = 1
+) -> Case:
     """The gradient of a convolution's weights, with padding that keeps the size of the image."""
     shape = jax.ShapeDtypeStruct((window, window, inputs, outputs), np.float32)  # type: ignore[no-untyped-call]
-    x, y = whole(1, size, size, inputs), whole(1, size, size, outputs, seed=1)
+    y = whole(images, -(-size // stride), -(-size // stride), outputs, seed=1)
+    x = whole(images, size, size, inputs)
 
     def function(x: Any, y: Any) -> Any:
         def forward(w: Any) -> Any:
-            return lax.conv_general_dilated(x, w, (1, 1), "SAME", dimension_numbers=NHWC)
+            return lax.conv_general_dilated(x, w, (stride,) * 2, "SAME", dimension_numbers=NHWC)
 
         return jax.linear_transpose(forward, shape)(y)[0]
 
@@ -72,6 +77,38 @@ def test_an_operand_across_the_reduction_is_read_in_chunks_where_the_cache_is_sm
 def test_an_operand_across_the_reduction_that_the_cache_holds_is_read_whole() -> None:
     space, _ = first(weight_gradient(14, 32, 32))
     assert not space.sketches[space.heuristic()[0]].chunked
+
+
+@pytest.mark.parametrize(
+    ("size", "inputs", "outputs", "window", "stride"),
+    [(28, 64, 128, 3, 1), (14, 256, 256, 3, 1), (56, 3, 64, 7, 2)],
+)
+def test_gradients_of_weights_go_along_lines_and_take_images_one_after_the_other(
+    size: int, inputs: int, outputs: int, window: int, stride: int
+) -> None:
+    """The same places of images lie in the same sets of the first cache, which has few ways."""
+    space, _ = first(weight_gradient(size, inputs, outputs, window, 32, stride), FEW_THREADS)
+    config = space.heuristic()
+    tiling, sketch = space.tiling(config), space.sketches[config[0]]
+    assert tiling.reduce_order == ("r2", "r0", "r1")
+    assert sketch.chunked and {level for _, level in sketch.packs} == {"none"}
+    chunk = {r: tiling.steps[r] * tiling.unroll[r] for r in tiling.reduce_order}
+    assert chunk["r1"] == -(-size // stride) and chunk["r2"] == 1
+    assert prod(chunk.values()) <= 128
+
+
+def test_what_the_second_cache_holds_of_all_images_is_packed_by_a_task() -> None:
+    """Lines of seven places, whose neighbours lie in pages of their own."""
+    space, _ = first(weight_gradient(7, 64, 512, images=32), FEW_THREADS)
+    assert [level for _, level in space.sketches[space.heuristic()[0]].packs] == ["none", "task"]
+    space, _ = first(weight_gradient(7, 64, 512, images=128), FEW_THREADS)
+    assert {level for _, level in space.sketches[space.heuristic()[0]].packs} == {"none"}
+
+
+def test_gradients_of_weights_over_images_are_right() -> None:
+    small = replace(host_target(), l2_bytes=16 << 10)
+    is_right(weight_gradient(15, 8, 128, images=3, stride=2), small)
+    is_right(weight_gradient(16, 3, 64, 5, images=2), small)
 
 
 def test_tiles_of_what_lies_across_are_high_rather_than_wide() -> None:

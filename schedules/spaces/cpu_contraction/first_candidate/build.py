@@ -322,9 +322,7 @@ def _work(
     ]
 
 
-def _busiest(
-    work: Sequence[NDArray[np.float64]], groups: NDArray[np.int64], threads: int
-) -> float:
+def _busiest(work: Sequence[NDArray[np.float64]], groups: NDArray[np.int64], threads: int) -> float:
     """What the busiest thread has to do, as a multiple of an equal share."""
     parts = [np.add.reduceat(w, np.arange(0, len(w), n)) for w, n in zip(work, groups, strict=True)]
     tasks = reduce(np.multiply.outer, parts).reshape(-1)
