@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from hlotune.deploy.flat_calls import called
 from hlotune.deploy.plain_values import finite
 from hlotune.hlo.frontends.program import Program
+from hlotune.measure.timing.timing import ONCE_S
 from hlotune.measure.verification.inputs import draw
 from hlotune.schedules.errors import ProgramError
 
@@ -50,13 +51,14 @@ def tame_inputs(
     """Example and random inputs, their random values so large as leaves the results finite.
 
     Of a program whose weights lie beside its module the example alone: both sets have its weights,
-    and the oracle takes seconds for each.  After `limit_s` seconds no further scale of a set is
+    and the oracle takes seconds for each; and so of one whose call takes `ONCE_S`, of which each
+    check takes as long.  After `limit_s` seconds no further scale of a set is
     tried; random inputs for which none was found by then are left out, as what overflows on the
     way tells nothing of the rest.  Where one call takes longer than that, by `call_s`, none are
     tried.  `known` are the example inputs with what the default makes of them, where it was called
     with them before.
     """
-    alone = bool(program.weights) or call_s > max(0.0, limit_s)
+    alone = bool(program.weights) or call_s > max(0.0, limit_s) or call_s >= ONCE_S
     makes = (example_inputs,) if alone else (example_inputs, random_inputs)
     found = [
         _tame(program, default, partial(make, program, seed), limit_s, first)

@@ -138,8 +138,15 @@ def test_scales_are_tried_until_time_is_up() -> None:
     assert len(calls) == 1, "random inputs are left out where there is no time to tame them"
     assert example.name == "example"
     calls.clear()
-    tame_inputs(program, counted, limit_s=1.0, call_s=2.0)
+    tame_inputs(program, counted, limit_s=0.2, call_s=0.5)
     assert not calls, "nor are any tried where one call takes longer"
+
+
+def test_programs_of_long_calls_are_checked_with_the_example_alone() -> None:
+    program = load(lambda x: 2 * x, normal(4, 4))
+    default = jitted(program)
+    names = [[x.name for x in tame_inputs(program, default, call_s=s)] for s in (0.9, 1.0)]
+    assert names == [["example", "random"], ["example"]]
 
 
 def test_what_the_default_makes_of_example_inputs_is_asked_once() -> None:
