@@ -107,7 +107,7 @@ def far_axes(c: Contraction) -> list[int]:
 def _least_step_bytes(c: Contraction, axis: str) -> int:
     """Bytes between what neighbours along a reduction read of the operand in which they are
     nearest."""
-    return min(abs(c.stride(x, axis)) * c.element_bytes(x) for x in c.operands)
+    return min((abs(c.stride(x, axis)) * c.element_bytes(x) for x in c.operands), default=0)
 
 
 def written_out(
