@@ -27,11 +27,11 @@ from hlotune.codegen.llvm.loop_splitting import (
     static_size,
 )
 from hlotune.codegen.llvm.points import (
-    Lane,
     Point,
     Span,
     end_of,
     known_sizes,
+    lane_of,
     resized,
     smaller_of,
     with_digits,
@@ -172,7 +172,7 @@ class Loops:
                     self.f.fence()
                 self._step(s, k, point, span.low + p)
         elif loop.kind == "vectorize":
-            lane = Lane(loop.root, s.lanes, static_size(self.f, s, k, span))
+            lane = lane_of(s, loop.root, static_size(self.f, s, k, span))
             self._inside(s, k, Point(point.spans, lane, point.discharged))
         elif loop.border == "clip":
             self._clipped(s, k, point)

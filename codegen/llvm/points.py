@@ -8,6 +8,7 @@ from hlotune.codegen.llvm.function import Function
 from hlotune.schedules.errors import BuildError
 from hlotune.schedules.ir.compute import Digit, Stage
 from hlotune.schedules.ir.expr import Affine, Load, Terms
+from hlotune.schedules.ir.nest import StageNest
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,25 @@ class Lane:
     root: str
     lanes: int
     active: int
+
+
+LEAST_LANES = 8
+"""Of a vector that is made shorter: half of those of AVX-512.  Shorter ones were not tried."""
+
+
+def lane_of(s: StageNest, root: str, active: int) -> Lane:
+    """The vector of a stage of which so many lanes are in use, half as long where they fit.
+
+    Cores that take long vectors in two halves compute half of one in half of the time, and what
+    fills its vector is loaded and stored without a mask.  Lanes that are points of a reduction stay
+    as many, since they are merged with those of whole vectors, and so do those of packed copies,
+    whose blocks are whole.
+    """
+    lanes = s.lanes
+    if not (s.layout or s.reduces_lanes or lanes & (lanes - 1)):
+        while lanes > LEAST_LANES and 2 * active <= lanes:
+            lanes //= 2
+    return Lane(root, lanes, active)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from hlotune.codegen.llvm.looked_up import Scattered
 from hlotune.codegen.llvm.masked_access import lanes_in_use
 from hlotune.codegen.llvm.math.values import Value, literal, splat, vector
 from hlotune.codegen.llvm.merging import across_lanes, last_lane, merged
-from hlotune.codegen.llvm.points import Lane, Point, known_sizes, moved, standing
+from hlotune.codegen.llvm.points import Lane, Point, known_sizes, lane_of, moved, standing
 from hlotune.codegen.llvm.statement_access import Frame, Frames, Key, Registers
 from hlotune.codegen.llvm.stores import put
 from hlotune.codegen.llvm.templates import Block, Old, Once, Put, Read
@@ -133,7 +133,7 @@ class Statements:
             place = self.places[x.tensor]
             for r in tile:
                 value = self._stored(s, k, place, begins, r.like, r.at)
-                value = splat(self.f, value, s.lanes)
+                value = splat(self.f, value, r.lanes(s))
                 self.f.registers[x.tensor, r.key] = Register(value.name, value.type)
             memory[x.tensor] = place
             self.places[x.tensor] = Held(s.stage.name, origin, self._dtype(x.tensor))
@@ -184,8 +184,8 @@ class Statements:
         stores = [s.stage.stores[k] for k in group]
         for x, place in zip(stores, places, strict=True):
             self.places[x.tensor] = place
-        lanes = 1 if s.reduces_lanes else s.lanes
         for r in tile:
+            lanes = 1 if s.reduces_lanes else r.lanes(s)
             values = [
                 Value(self.f.registers.pop((x.tensor, r.key)).value, place.dtype, lanes)
                 for x, place in zip(stores, places, strict=True)
@@ -212,7 +212,7 @@ class Statements:
             for axis, p in zip(sizes, key, strict=True):
                 at[axis] += p
                 if axis == root:
-                    lane = Lane(root, lanes, min(sizes[root] - p, lanes))
+                    lane = lane_of(s, root, min(sizes[root] - p, lanes))
             like = likes.get(lane)
             if like is None:
                 like = likes[lane] = Point(point.spans, lane)
@@ -304,3 +304,7 @@ class _Part:
     like: Point
     """A point of the same variables and lanes."""
     at: At
+
+    def lanes(self, s: StageNest) -> int:
+        """Lanes of the register: of all stages but those that merge theirs, the lanes of its point."""
+        return self.like.lane.lanes if self.like.lane else s.lanes

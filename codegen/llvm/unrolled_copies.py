@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from hlotune.codegen.llvm.points import Lane
+from hlotune.codegen.llvm.points import Lane, lane_of
 from hlotune.schedules.ir.nest import Loop, StageNest
 
 
@@ -20,19 +20,19 @@ class Copy:
 
 def copies(s: StageNest, first: int, sizes: Mapping[str, int]) -> tuple[Copy, ...]:
     """The copies of the loops from `first` on, in order; `sizes` are those of their roots."""
-    found, lanes = [(Copy({}), sizes)], s.lanes
+    found = [(Copy({}), sizes)]
     reduce = {a.name for a in s.stage.reduce}
     for loop in s.loops[first:]:
         if loop.kind == "vectorize":
-            found = [(_vector(copy, loop.root, lanes, left), left) for copy, left in found]
+            found = [(_vector(s, copy, loop.root, left), left) for copy, left in found]
         else:
             fence = loop.root in reduce
             found = [x for copy, left in found for x in _iterations(loop, copy, left, fence=fence)]
     return tuple(copy for copy, _ in found)
 
 
-def _vector(copy: Copy, root: str, lanes: int, left: Mapping[str, int]) -> Copy:
-    return Copy(copy.offsets, Lane(root, lanes, left[root]), copy.fences)
+def _vector(s: StageNest, copy: Copy, root: str, left: Mapping[str, int]) -> Copy:
+    return Copy(copy.offsets, lane_of(s, root, left[root]), copy.fences)
 
 
 def _iterations(
