@@ -91,8 +91,12 @@ class CpuTarget(Target):
     @property
     def multiply_adds(self) -> int:
         """Multiply-adds of full vectors that a core begins in a cycle; documented, not measured."""
-        halves = self.isa in HALVES and self.vector_bytes == 64
-        return self.rates.multiply_adds // (1 + halves)
+        return self.rates.multiply_adds // (1 + self.takes_halves)
+
+    @property
+    def takes_halves(self) -> bool:
+        """Whether a vector register takes its units twice as long as half of one."""
+        return self.isa in HALVES and self.vector_bytes == 64
 
     @property
     def chains(self) -> int:

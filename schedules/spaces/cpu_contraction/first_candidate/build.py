@@ -16,7 +16,7 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from hlotune.schedules.ir.expr import Load
+from hlotune.schedules.ir.expr import Affine, Load
 from hlotune.schedules.patterns.contraction import Contraction
 from hlotune.schedules.spaces.cpu_contraction.batch import Population, sizes
 from hlotune.schedules.spaces.cpu_contraction.first_candidate.page_blocking import (
@@ -41,6 +41,7 @@ from hlotune.schedules.spaces.cpu_contraction.first_candidate.reduction_loops im
     written_out,
 )
 from hlotune.schedules.spaces.cpu_contraction.first_candidate.register_tile import (
+    UNEVEN_WORTH,
     best_tile,
     starved,
 )
@@ -60,8 +61,6 @@ from hlotune.schedules.spaces.cpu_contraction.vector_axes import brings_together
 from hlotune.schedules.spaces.cpu_contraction.view import ContractionSpace
 from hlotune.schedules.targets.cpu import LINE_BYTES, CpuTarget
 
-UNEVEN_WORTH = 1.03
-"""How much longer the busiest thread may work before tasks are cut along one more axis."""
 MOST_TASKS = 4096
 LINES_APART_BYTES = 512
 """Between what one step reads and the next, from which on nothing fetches ahead."""
@@ -72,7 +71,7 @@ PACKED_SHARE = 0.6
 def heuristic_config(space: ContractionSpace) -> NDArray[np.int32]:
     """The first candidate; where it passes a limit, it gives up what it can do best without."""
     config = _wanted(space)
-    for less in (_not_peeled, _not_unrolled, _packed_by_blocks, _not_packed):
+    for less in (_rows_peeled, _not_peeled, _not_unrolled, _packed_by_blocks, _not_packed):
         if space.legal(config[None])[0]:
             return config
         less(space, config)
@@ -81,6 +80,14 @@ def heuristic_config(space: ContractionSpace) -> NDArray[np.int32]:
         config[columns[int(np.argmax(config[columns]))]] //= 2
         _set(space, config, "group", groups_of(space, config))
     return config
+
+
+def _rows_peeled(space: ContractionSpace, config: NDArray[np.int32]) -> None:
+    """Peels no axis of which a register tile has one row."""
+    knobs, rows = space.knobs, space.tiling(config).register
+    columns = knobs.columns("peel")
+    peel = [int(config[1 + k]) * (rows[knobs.knobs[k].axis] > 1) for k in columns]
+    _set(space, config, "peel", np.array(peel, dtype=np.int64))
 
 
 def _not_peeled(space: ContractionSpace, config: NDArray[np.int32]) -> None:
@@ -120,7 +127,7 @@ def _wanted(space: ContractionSpace) -> NDArray[np.int32]:
     _set(space, config, "block", np.ones(len(tile), dtype=np.int64))
     _set(space, config, "unroll", unroll)
     _set(space, config, "clip", clip)
-    _set(space, config, "peel", _peeled(space, sketch, tile))
+    _set(space, config, "peel", _peeled(space, sketch, tile, unroll))
     _set_order(space, config, sketch)
     put_order(space, config, "reduce_order", order)
     _set(space, config, "group", groups_of(space, config))
@@ -229,20 +236,30 @@ def _can_load(space: ContractionSpace, tensor: str) -> bool:
     return any(dict(s.packs).get(tensor) == "load" for s in space.sketches)
 
 
-def _peeled(space: ContractionSpace, sketch: Sketch, tile: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Axes whose borders are written apart: those with rows of which each would be checked.
+def _peeled(
+    space: ContractionSpace, sketch: Sketch, tile: NDArray[np.int64], unroll: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Axes whose borders are written apart: those with rows of which each would be checked, and
+    those of one row with a window that is written out, of which each tap would be.
 
-    Each check leaves a row a pointer of its own; of so many few stay in registers, and code that
-    chooses them again inside pushes sums out as well.
+    Each check leaves a row, or a tap, a pointer of its own; of so many few stay in registers, and
+    code that chooses them again inside pushes sums out as well.
     """
     c, packed = space.contraction, {tensor for tensor, level in sketch.packs if level != "none"}
     rows = {a.name: (int(n), a.extent) for a, n in zip(c.parallel, tile, strict=True)}
+    taps = {r.name for r, n in zip(c.reduce, unroll, strict=True) if 1 < r.extent <= n}
     found = []
     for axis in (space.knobs.knobs[k].axis for k in space.knobs.columns("peel")):
         height, whole = rows[axis]
         is_read = any(x.tensor not in packed for x in c.windows[axis])
-        found.append(int(is_read and 1 < height < whole and axis != sketch.vector))
+        checked = height > 1 or any(taps & set(e.coefficients) for e in _along(c, axis))
+        found.append(int(is_read and checked and height < whole and axis != sketch.vector))
     return np.array(found, dtype=np.int64)
+
+
+def _along(c: Contraction, axis: str) -> list[Affine]:
+    """What loads that leave their tensors along an axis have of it in their indices."""
+    return [e for x in c.windows[axis] for e in x.index if axis in e.coefficients]
 
 
 def _set_order(space: ContractionSpace, config: NDArray[np.int32], sketch: Sketch) -> None:

@@ -14,18 +14,32 @@ from numpy.typing import NDArray
 from hlotune.schedules.ir.expr import Load
 from hlotune.schedules.ir.flops import points
 from hlotune.schedules.patterns.contraction import SPLIT_LANE, Contraction
+from hlotune.schedules.spaces.cpu_contraction.first_candidate.single_thread import runs_alone
 from hlotune.schedules.spaces.cpu_contraction.first_candidate.window_reuse import (
     loaded_share,
     waits_for_loads,
+    written_taps,
 )
 from hlotune.schedules.spaces.cpu_contraction.vector_axes import neighbours, scatter_cycles
 from hlotune.schedules.spaces.cpu_contraction.view import ContractionSpace
+from hlotune.schedules.steps.limit_formulas import has_code
 from hlotune.schedules.targets.cpu import LINE_BYTES, WAY_BYTES
 
 FEW_LINES = 4
 """That are fetched along with their neighbours."""
 MOST_STREAMS = 8
 """That the processor follows at a time."""
+UNEVEN_WORTH = 1.03
+"""How much longer the busiest thread may work before tasks are cut along one more axis."""
+LOADED = 2.8
+"""How many times as long as a multiply-add a vector takes that it waits for, on cores that take
+vectors in two halves: of depthwise convolutions on a Zen 4, whose tiles have from 0.36 to 0.63
+loads for each multiply-add, the time is that of these numbers to a few hundredths."""
+CHECKED, CHECKED_ROWS = 1.15, 1.5
+"""How much longer a tile takes that checks each tap along an axis of which it has one row, as it
+was measured there too, and one that checks each of several rows, a guess."""
+BODIES = 3
+"""Of a loop whose borders are written apart: the first iteration, those inside, and the last."""
 CROWDED = 2 / 3
 """Share of a set's ways that the rows of one operand may take; the others stream through it."""
 
@@ -46,10 +60,13 @@ def best_tile(
     busy = np.minimum(1, total / space.target.chains)
     ports = sum(_loads(space, x, vector, tiles + 1) for x in c.operands) / total
     full = space.target.rates.busy_ports
-    if any(waits_for_loads(c, x) for x in c.operands):
+    waits = any(waits_for_loads(c, x) for x in c.operands)
+    if waits and not space.target.takes_halves:
         ports = np.maximum(ports, full)  # what is shared beyond that is no gain
     pressed = 0.5 * space.target.multiply_adds * np.maximum(0, ports - full)
     loads = 1 + 0.03 * ports + pressed
+    if waits and space.target.takes_halves:
+        loads = (1 + LOADED * ports) * _checked(space, vector, tiles + 1)
     # rows along one axis alone keep the loads of a tile near one another
     spread = 1 + 0.02 * (
         (tiles > 0).sum(axis=1)
@@ -58,8 +75,47 @@ def best_tile(
     )
     score = useful * busy / loads / spread * (1 - 0.1 / total) / _crowding(space, vector, tiles + 1)
     score /= starved(space, vector, packed, tiles + 1) * _scattered(space, vector, tiles + 1)
+    score /= _uneven(space, vector, width)
     best: NDArray[np.int64] = tiles[int(np.argmax(score))]
     return best
+
+
+def _uneven(
+    space: ContractionSpace, vector: str, width: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """Work of the busiest thread, as a multiple of an equal share, for tiles of `(n, elements)`.
+
+    Tasks are cut along one axis, rows before vectors, or along two where that is worth it.
+    """
+    c, threads = space.contraction, space.target.threads
+    if runs_alone(c, space.target):
+        return np.ones(len(width))
+    counts = -(-np.array([a.extent for a in c.parallel]) // width)
+    v = [a.name for a in c.parallel].index(vector)
+    found = np.full(len(width), np.inf)
+    for cut in (*(counts[:, k] for k in range(counts.shape[1]) if k != v), counts[:, v]):
+        found = _better(found, -(-cut // threads) * threads / cut)
+    every = np.prod(counts, axis=1)
+    return _better(found, -(-every // threads) * threads / every)
+
+
+def _better(uneven: NDArray[np.float64], other: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.where(other * UNEVEN_WORTH < uneven, other, uneven)
+
+
+def _checked(
+    space: ContractionSpace, vector: str, tiles: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """How much longer a tile takes whose borders are too much code to be written out apart."""
+    c = space.contraction
+    every = np.prod(tiles, axis=1) * prod(r.extent for r in written_taps(c, vector))
+    among_rows = every.copy()
+    for k, a in enumerate(c.parallel):
+        if a.name != vector and c.windows[a.name]:
+            bodies = np.where(tiles[:, k] < a.extent, BODIES, 1)
+            every = every * bodies
+            among_rows = among_rows * np.where(tiles[:, k] > 1, bodies, 1)
+    return np.select([has_code(every), has_code(among_rows)], [1.0, CHECKED], CHECKED_ROWS)
 
 
 def _on_padding(c: Contraction, vector: str, tiles: NDArray[np.int64]) -> NDArray[np.float64]:
