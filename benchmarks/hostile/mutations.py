@@ -210,7 +210,8 @@ def other_cell(data: bytes, rng: np.random.Generator) -> bytes:
                 (value,),
             )
             connection.commit()
-        except sqlite3.Error:  # constraints refuse it, or an edit before this one spoiled the file
+        except (sqlite3.Error, ValueError):
+            # constraints refuse it, or an edit before this one spoiled the file or a name in it
             return flip(data, rng)
         finally:
             connection.close()

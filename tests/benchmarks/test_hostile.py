@@ -13,6 +13,7 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from benchmarks.hostile import __main__ as hostile
@@ -20,7 +21,7 @@ from benchmarks.hostile import tables
 from benchmarks.hostile.files import LIMIT_S, FileReading, Reader, Reading, counted, mutation
 from benchmarks.hostile.forged import FORGED
 from benchmarks.hostile.kills import Killing, Run, recorded, workers
-from benchmarks.hostile.mutations import BYTES, JSON_LINES, TEXT, Edit, mutated
+from benchmarks.hostile.mutations import BYTES, JSON_LINES, TEXT, Edit, mutated, other_cell
 from benchmarks.hostile.originals import FORMATS, write_originals
 from benchmarks.hostile.reader import READERS
 from hlotune.measure.workers.channel import Channel
@@ -68,6 +69,16 @@ def test_sixty_damaged_files_of_all_formats_are_read_or_refused_in_one_line(
 def test_seeds_make_other_mutations() -> None:
     kind = FORMATS["records.jsonl"]
     assert mutation(kind, LINES, 0, 1) != mutation(kind, LINES, 1, 1)
+
+
+def test_a_database_is_edited_whatever_an_edit_before_has_made_of_it(tmp_path: Path) -> None:
+    """SQLite quotes what it cannot read in a schema, and that may be no text."""
+    path = tmp_path / "a.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("create table kernels (text)")
+        connection.commit()
+    data = path.read_bytes().replace(b"TABLE kernels", b"T\xa5BLE kernels")
+    assert other_cell(data, np.random.default_rng(0)) != data
 
 
 def test_every_format_has_a_reader_and_every_forged_file_a_format() -> None:
