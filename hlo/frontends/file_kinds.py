@@ -57,7 +57,7 @@ def names_a_file(text: str) -> bool:
     path = Path(text)
     if suffix_of(path) in (*FILES, *MODELS, *WEIGHTS):
         return True
-    return ":" not in text and path.suffix != ".py" and path.exists()
+    return text != "" and ":" not in text and path.suffix != ".py" and path.exists()
 
 
 def is_hlo_text(data: bytes) -> bool:

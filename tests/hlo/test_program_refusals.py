@@ -139,6 +139,11 @@ def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
         load(tmp_path / "absent.mlir")
 
 
+def test_nothing_is_not_the_folder_that_a_user_is_in() -> None:
+    with pytest.raises(ProgramError, match=r"expected a function, .* got ''; name the function"):
+        load("")
+
+
 def test_a_file_takes_no_arguments(tmp_path: Path) -> None:
     with pytest.raises(ProgramError, match="has its types in it, got 1; leave them out"):
         load(tmp_path / "a.mlir", argument_types=["f32[3]"])
