@@ -22,6 +22,8 @@ MODELS = {
     ".xml": "an OpenVINO model",
 }
 """Models that hlotune does not read, by suffix."""
+PICKLED = (".pt", ".pth")
+"""Those of PyTorch, which has a form that is read."""
 WEIGHTS = {
     ".safetensors": "weights in safetensors",
     ".npz": "arrays of NumPy",
@@ -76,7 +78,7 @@ def check_kind(path: Path) -> None:
     if path.name == SAVED_MODEL or (path / SAVED_MODEL).is_file():
         raise _refused(path, "a SavedModel of TensorFlow", _EXPORT)
     if suffix in MODELS:
-        raise _refused(path, MODELS[suffix], _EXPORT)
+        raise _refused(path, MODELS[suffix], _PICKLED if suffix in PICKLED else _EXPORT)
     if suffix in WEIGHTS:
         raise _refused(path, WEIGHTS[suffix], "name the program that uses these values")
     if path.is_dir():
@@ -88,6 +90,10 @@ _FOLDER = (
     "(XLA_FLAGS=--xla_dump_to=FOLDER)"
 )
 _EXPORT = "hlotune does not read it: export the model to StableHLO or ONNX first"
+_PICKLED = (
+    "hlotune does not read what is pickled: export the model by torch.export, and save it with "
+    f"torch.export.save in a file {PYTORCH}"
+)
 
 
 def _refused(path: Path, what: str, advice: str) -> ProgramError:

@@ -79,7 +79,7 @@ def test_a_file_of_hlo_is_the_program_that_it_was(name: str, tmp_path: Path) -> 
         ("a.mlirbc", b"\0" * 64, "expected a program in .*a.mlirbc, got an empty file"),
         ("a.keras", b"", "got .*a.keras, a Keras model; .*does not read it: export the model to"),
         ("A.PT2", b"", "expected a program in .*A.PT2, got an empty file; write it again"),
-        ("A.PT", b"", "got .*A.PT, a PyTorch model; hlotune does not read it"),
+        ("A.PT", b"", "got .*A.PT, a PyTorch model; .* pickled: .*save in a file .pt2"),
         ("a.safetensors", b"", "weights in safetensors; name the program that uses these values"),
         ("saved_model.pb", b"", "got .*saved_model.pb, a SavedModel of TensorFlow; hlotune does"),
         (
