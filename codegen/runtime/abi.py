@@ -10,7 +10,7 @@
 import ctypes
 
 TARGET = "hlotune_call"
-"""What XLA knows our kernels by.  A call of it takes no notice of operands behind its kernel's own."""
+"""What XLA knows our kernels by.  A call takes no notice of operands behind those of its kernel."""
 
 
 class Call(ctypes.Structure):

@@ -41,7 +41,7 @@
 @name_key = internal constant [3 x i8] c"key"
 @name_scratch = internal constant [13 x i8] c"scratch_bytes"
 @name_stacks = internal constant [6 x i8] c"stacks"
-; dispatcher.py adds the messages @no_key ... @bad_status, @pause and @processor, and pool.ll
+; dispatcher.py adds the messages @no_key ... @bad_status, @pause, @processor, @now and @large_pages, and pool.ll
 
 declare ptr @malloc(i64)
 declare void @free(ptr)

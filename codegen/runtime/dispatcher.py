@@ -17,6 +17,7 @@ process keeps what is freed (`malloc_settings.py`).
 import ctypes
 import platform
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
@@ -208,6 +209,7 @@ def _library() -> Library:
             _messages(),
             _pause(),
             _processor(),
+            _now(),
             _large_pages(),
             *(f.read_text(encoding="utf-8") for f in files),
         ]
@@ -261,4 +263,16 @@ def _processor() -> str:
     return (
         "declare i32 @sched_getcpu()\ndefine internal i32 @processor() {\n"
         "  %processor = call i32 @sched_getcpu()\n  ret i32 %processor\n}"
+    )
+
+
+def _now() -> str:
+    """Nanoseconds by a clock that nobody sets."""
+    return (
+        "declare i32 @clock_gettime(i32, ptr)\ndefine internal i64 @now() {\n"
+        "  %time = alloca { i64, i64 }\n"
+        f"  %status = call i32 @clock_gettime(i32 {time.CLOCK_MONOTONIC}, ptr %time)\n"
+        "  %ns_at = getelementptr { i64, i64 }, ptr %time, i32 0, i32 1\n"
+        "  %s = load i64, ptr %time\n  %ns = load i64, ptr %ns_at\n"
+        "  %whole = mul i64 %s, 1000000000\n  %now = add i64 %whole, %ns\n  ret i64 %now\n}"
     )

@@ -6,7 +6,8 @@
 ; dispatcher.ll; crew.py makes the threads.
 
 %Crew = type { ptr, i64 }                             ; workers, how many: those of kernels that XLA calls in @crew
-%Worker = type { ptr, i32, i32, i32, i32, [32 x i8], [72 x i8] } ; mail, asleep, processor, callers here, -, semaphore
+; mail, asleep, processor, callers here, -, semaphore, until when it keeps its processor while it looks for work
+%Worker = type { ptr, i32, i32, i32, i32, [32 x i8], i64, [64 x i8] }
 %Job = type { i64, i64, ptr, ptr, i64, i64, [0 x %Range] } ; references, ranges not done, body, data, n, ranges
 %Range = type { i64, ptr, i64 }                       ; claimed, job, which
 
@@ -257,14 +258,16 @@ look:
 serve:
   call void @hlotune_serve(ptr %worker)
   br label %look
-spin:                                                 ; some 50 us, which bridges the gap between two kernels
+spin:                                                 ; some 50 us, which bridges the gap between two calls
   call void @pause()
   %next = add i64 %spins, 1
   %place = and i64 %next, 31
   %whole = icmp eq i64 %place, 0
-  br i1 %whole, label %give_way, label %looked
-give_way:                                             ; once a microsecond, to threads of XLA and Python's that wait
-  %yielded = call i32 @sched_yield()
+  %late = icmp sge i64 %next, 128                     ; the next kernel of the same program comes in 3 us, if any does
+  %due = and i1 %whole, %late
+  br i1 %due, label %share, label %looked
+share:                                                ; once a microsecond
+  call void @give_way(ptr %worker)
   br label %looked
 looked:
   %long = icmp sgt i64 %next, 2048
@@ -272,6 +275,29 @@ looked:
 sleep:
   call void @sleep(ptr %worker, ptr %semaphore)
   br label %look
+}
+
+; Lets another thread run that waits for the processor: one of XLA's or Python's, which the program waits for, is soon
+; done.  One that is not, of another process as a rule, would have the processor for some milliseconds each time; behind
+; such a one the worker keeps its processor for a tenth of a second.
+define internal void @give_way(ptr %worker) {
+  %until_at = getelementptr %Worker, ptr %worker, i32 0, i32 6
+  %until = load i64, ptr %until_at
+  %before = call i64 @now()
+  %keeps = icmp slt i64 %before, %until
+  br i1 %keeps, label %done, label %share
+share:
+  %yielded = call i32 @sched_yield()
+  %after = call i64 @now()
+  %away = sub i64 %after, %before
+  %long = icmp sgt i64 %away, 1000000
+  br i1 %long, label %keep, label %done
+keep:
+  %later = add i64 %after, 100000000
+  store i64 %later, ptr %until_at
+  br label %done
+done:
+  ret void
 }
 
 ; Mail that comes after the worker says that it sleeps rings; mail that came before is seen here.

@@ -23,7 +23,8 @@ class Worker(ctypes.Structure):
         ("callers", ctypes.c_int32),
         ("reserved", ctypes.c_int32),
         ("semaphore", ctypes.c_byte * 32),
-        ("line", ctypes.c_byte * 72),
+        ("keeps_until", ctypes.c_int64),
+        ("line", ctypes.c_byte * 64),
     )
 
 

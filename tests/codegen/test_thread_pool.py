@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import Event, Thread, current_thread
-from time import sleep
+from time import monotonic_ns, sleep
 
 import pytest
 
@@ -188,29 +188,44 @@ def occupied(here: int) -> Iterator[int]:
     processor = max(ALLOWED)
     if processor == here or sys.platform != "linux":
         pytest.skip("needs two processors, and Linux's accounts of threads")
-    stay = f"import os; os.sched_setaffinity(0, {{{processor}}}); print(flush=True)\nwhile True: pass"
-    with subprocess.Popen([sys.executable, "-S", "-c", stay], stdout=subprocess.PIPE) as busy:
+    stay = f"import os; os.sched_setaffinity(0, {{{processor}}}); print(flush=True)"
+    code = f"{stay}\nwhile True: pass"
+    with subprocess.Popen([sys.executable, "-S", "-c", code], stdout=subprocess.PIPE) as busy:
         assert busy.stdout
         busy.stdout.readline()
         yield processor
         busy.kill()
 
 
-def test_a_worker_that_looks_for_work_gives_way(here: int, occupied: int) -> None:
-    crew = Crew([here, occupied])
-    start(crew, dispatcher._library().address("hlotune_work"))
-    status = Path(f"/proc/self/task/{crew.threads[1]}/status")
+def gave_way(crew: Crew, i: int, until_ns: int) -> int:
+    """How often a worker lost its processor to the process there, over fifty loops ahead of each of
+    which it is told until when it keeps it.
+    """
+    status = Path(f"/proc/self/task/{crew.threads[i]}/status")
 
-    def gave_way() -> int:
-        last = status.read_text(encoding="utf-8").split()[-2:]
-        assert last[0] == "nonvoluntary_ctxt_switches:"
-        return int(last[1])
+    def switches() -> int:
+        name, times = status.read_text(encoding="utf-8").split()[-2:]
+        assert name == "nonvoluntary_ctxt_switches:"
+        return int(times)
 
-    before, loops = gave_way(), 50
-    for _ in range(loops):
+    before = switches()
+    for _ in range(50):
+        crew.worker(i).keeps_until = until_ns
         loop(crew, 2, 2)
-        sleep(0.005)  # its worker has had a turn, and looked in vain
-    assert gave_way() - before > loops / 2
+        sleep(0.005)  # the worker has had a turn, and looked in vain
+    return switches() - before
+
+
+def test_a_worker_that_looks_for_work_gives_way_unless_that_took_long(
+    here: int, occupied: int
+) -> None:
+    crew, worker = Crew([here, occupied]), 1
+    start(crew, dispatcher._library().address("hlotune_work"))
+    before = monotonic_ns()
+    often = gave_way(crew, worker, 0)
+    assert before < crew.worker(worker).keeps_until < monotonic_ns() + 100_000_000
+    seldom = gave_way(crew, worker, monotonic_ns() + 60_000_000_000)
+    assert often >= 10 + 2 * seldom
 
 
 def test_all_loops_end_whoever_is_awake() -> None:
