@@ -39,8 +39,9 @@ def _windows(nest: LoopNest, s: StageNest, root: str) -> Iterator[tuple[Affine, 
     of those beside them: each once, with its extent and the checks that are made of it."""
     found = dict[tuple[Affine, int], set[tuple[Load, int]]]()
     for x in s.stage.loads:
-        for load, before in ((x, 0), (x.beside, len(x.index))):
-            for d in leaving_along(nest.compute, s.stage, load, root) if load else ():
+        beside = ((x.beside, len(x.index)),) if x.beside else ()
+        for load, before in ((x, 0), *beside):
+            for d in leaving_along(nest.compute, s.stage, load, root):
                 extent = nest.compute.tensor(load.tensor).shape[d]
                 window = forwards(load.index[d], root, extent), extent
                 found.setdefault(window, set()).add((x.whole, before + d))
