@@ -409,3 +409,20 @@ def test_strict_numerics_and_other_kernels_have_the_direct_space_alone() -> None
     compute = CASES["C6"]().compute
     assert isinstance(space_of(compute, TARGET, "strict"), CpuSpace)
     assert isinstance(space_of(gemm(64, 64, 64).compute, TARGET), CpuSpace)
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_weights_whose_features_lie_apart_take_longer_unless_they_are_transformed_at_load(
+    frozen: bool,
+) -> None:
+    """As gradients with respect to images read them: a vector of them is gathered."""
+    beside = []
+    for layout in ("NHWC HWIO", "NHWC OIHW"):
+        case = windowed(size=(7, 7), channels=64, features=64, layout=layout, frozen=frozen)
+        _, space = winograd_spaces(case.compute, TARGET)
+        work = space.work(space.heuristic()[None])
+        beside.append(float(np.max(work.beside)))
+    near, apart = beside
+    vectors = 9 * 64 * 64 / space.lanes
+    least = vectors * TARGET.rates.scatter_cycles * space.lanes * TARGET.rates.multiply_adds
+    assert apart == near if frozen else apart - near >= 0.99 * least

@@ -250,7 +250,17 @@ class WinogradSpace:
     def _beside(self) -> dict[str, float]:
         """Operations of all stages but the products."""
         stages = (s for s in self.compute.stages if s.name != PRODUCTS)
-        return {s.name: float(real_flops(self.compute, s)) for s in stages}
+        found = {s.name: float(real_flops(self.compute, s)) for s in stages}
+        return found | {WEIGHTS: found[WEIGHTS] + self._gathering}
+
+    @property
+    def _gathering(self) -> float:
+        """What it takes to gather weights whose features lie apart, as gradients with respect to
+        images read them, in operations."""
+        stage, rates = self.compute.stage(WEIGHTS), self.target.rates
+        feature, c = stage.parallel[-1].name, self.contraction
+        apart = sum(abs(c.stride(x, feature)) > rates.most_stride for x in stage.loads)
+        return apart * stage.points * rates.scatter_cycles * rates.multiply_adds
 
     def nodes(self, configs: Configs) -> Nodes:
         path = self.path(configs)
