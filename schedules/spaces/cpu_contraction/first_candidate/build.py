@@ -35,9 +35,9 @@ from hlotune.schedules.spaces.cpu_contraction.first_candidate.reduction_chunks i
     waits_for_far,
 )
 from hlotune.schedules.spaces.cpu_contraction.first_candidate.reduction_loops import (
-    far_axes,
     left_out,
     lying_order,
+    reads_lines,
     written_out,
 )
 from hlotune.schedules.spaces.cpu_contraction.first_candidate.register_tile import (
@@ -223,7 +223,7 @@ def _fits(space: ContractionSpace, vector: str, tile: NDArray[np.int64]) -> bool
     which a chunk of it could be read where it lies."""
     c, v = space.contraction, [a.name for a in space.contraction.parallel].index(vector)
     panel_bytes = prod(r.extent for r in c.reduce) * int(tile[v]) * space.target.vector_bytes
-    return panel_bytes <= space.target.l2_bytes or not far_axes(c)
+    return panel_bytes <= space.target.l2_bytes or not reads_lines(c)
 
 
 def _repays_changing(c: Contraction, x: Load) -> bool:

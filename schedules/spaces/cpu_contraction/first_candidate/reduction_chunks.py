@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hlotune.schedules.patterns.contraction import Contraction
-from hlotune.schedules.spaces.cpu_contraction.first_candidate.reduction_loops import far_axes
+from hlotune.schedules.spaces.cpu_contraction.first_candidate.reduction_loops import reads_lines
 from hlotune.schedules.spaces.cpu_contraction.sketch import Sketch, has_rows, is_panelled
 from hlotune.schedules.spaces.cpu_contraction.view import ContractionSpace
 from hlotune.schedules.targets.cpu import LINE_BYTES, CpuTarget
@@ -95,7 +95,7 @@ def lies_across(space: ContractionSpace, config: NDArray[np.int32]) -> bool:
     size_bytes = sum(c.compute.tensor(x.tensor).bytes for x in c.operands)
     shared = any(has_rows(c, x) for x in c.operands if not c.stride(x, sketch.vector))
     return size_bytes > space.target.l2_bytes and (
-        shared or (bool(far_axes(c)) and _reads_again(space, config))
+        shared or (reads_lines(c) and _reads_again(space, config))
     )
 
 

@@ -104,6 +104,12 @@ def far_axes(c: Contraction) -> list[int]:
     return sorted(far, key=lambda k: -bytes_of[k]) if has_lines else []
 
 
+def reads_lines(c: Contraction) -> bool:
+    """Whether there are such axes, and each step of a sum reads other elements than their
+    neighbours of every operand, as in gradients of weights with channels innermost."""
+    return bool(far_axes(c)) and all(c.step_bytes(x) > c.element_bytes(x) for x in c.operands)
+
+
 def _least_step_bytes(c: Contraction, axis: str) -> int:
     """Bytes between what neighbours along a reduction read of the operand in which they are
     nearest."""
