@@ -306,5 +306,5 @@ class _Part:
     at: At
 
     def lanes(self, s: StageNest) -> int:
-        """Lanes of the register: of all stages but those that merge theirs, the lanes of its point."""
+        """Lanes of the register: those of its point, where that has lanes."""
         return self.like.lane.lanes if self.like.lane else s.lanes
