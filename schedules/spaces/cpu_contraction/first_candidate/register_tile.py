@@ -61,11 +61,12 @@ def best_tile(
     ports = sum(_loads(space, x, vector, tiles + 1) for x in c.operands) / total
     full = space.target.rates.busy_ports
     waits = any(waits_for_loads(c, x) for x in c.operands)
-    if waits and not space.target.takes_halves:
+    halves = waits and space.target.takes_halves and not c.windows[vector]
+    if waits and not halves:
         ports = np.maximum(ports, full)  # what is shared beyond that is no gain
     pressed = 0.5 * space.target.multiply_adds * np.maximum(0, ports - full)
     loads = 1 + 0.03 * ports + pressed
-    if waits and space.target.takes_halves:
+    if halves:
         loads = (1 + LOADED * ports) * _checked(space, vector, tiles + 1)
     # rows along one axis alone keep the loads of a tile near one another
     spread = 1 + 0.02 * (
@@ -103,9 +104,7 @@ def _better(uneven: NDArray[np.float64], other: NDArray[np.float64]) -> NDArray[
     return np.where(other * UNEVEN_WORTH < uneven, other, uneven)
 
 
-def _checked(
-    space: ContractionSpace, vector: str, tiles: NDArray[np.int64]
-) -> NDArray[np.float64]:
+def _checked(space: ContractionSpace, vector: str, tiles: NDArray[np.int64]) -> NDArray[np.float64]:
     """How much longer a tile takes whose borders are too much code to be written out apart."""
     c = space.contraction
     every = np.prod(tiles, axis=1) * prod(r.extent for r in written_taps(c, vector))
