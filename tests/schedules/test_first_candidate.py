@@ -374,3 +374,10 @@ def test_threads_have_equally_many_rows_of_tiles() -> None:
     """Tiles of four rows and six vectors would leave 25 of 49 to one thread."""
     t = tiling_of(gemm(196, 576, 96, frozen=True), TARGETS["znver4"])
     assert -(-196 // t.register["i0"]) % 2 == 0
+
+
+def test_rows_stay_with_their_threads_where_shares_are_nearly_equal() -> None:
+    """19 tiles of three rows: ten for one thread, and no cut along the columns."""
+    t = tiling_of(depthwise(56, 56, 144), TARGETS["znver4"])
+    assert (t.register["i0"], t.group["i0"]) == (3, 10)
+    assert t.group["i1"] * t.register["i1"] >= 56
