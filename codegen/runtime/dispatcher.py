@@ -11,7 +11,8 @@ every loop.  No loop waits for a thread that has not started: the caller takes i
 
 Scratch is a result of the custom call that nobody reads: XLA allocates it, and calls that run at
 the same time get different ones.  So that it is no new memory of the system in each call, the
-process keeps what is freed (`malloc_settings.py`).
+process keeps what is freed (`malloc_settings.py`).  From the second call of a site on its arguments
+and results of 4 MiB and more are moved into pages of 2 MiB, which Linux does on demand from 6.1 on.
 """
 
 import ctypes
@@ -54,8 +55,9 @@ _EXPORTS = (
     "hlotune_state_type", "hlotune_state_info", "hlotune_parallel_for", "hlotune_threads",
     "hlotune_crew", "hlotune_work", "hlotune_serve",
 )  # fmt: skip
-MADV_HUGEPAGE = 14
-"""By Linux's mman.h."""
+MADV_HUGEPAGE, MADV_COLLAPSE = 14, 25
+"""By Linux's mman.h; a system without the second refuses it."""
+LARGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 _PAUSE = {"x86_64": "pause", "AMD64": "pause", "aarch64": "yield", "arm64": "yield"}
 
 
@@ -234,9 +236,14 @@ def _pause() -> str:
 
 
 def _large_pages() -> str:
-    """Asks Linux for pages of 2 MiB where memory is whole such pages; elsewhere nothing is done."""
-    head = "define internal void @large_pages(i64 %begin, i64 %bytes) {"
-    if sys.platform != "linux":
+    """Asks Linux for pages of 2 MiB where memory is whole such pages; elsewhere nothing is done.
+
+    What lies in small pages already is moved if that is asked for: it may take a millisecond for
+    each large page.  In pages of 4 KiB the processor looks each up, and stops fetching ahead at its
+    end: memory is read at three quarters of the rate.
+    """
+    head = "define internal void @large_pages(i64 %begin, i64 %bytes, i1 %moves) {"
+    if sys.platform != "linux" or _small_pages_alone():
         return f"{head}\n  ret void\n}}"
     page = 2 << 20
     return f"""declare i32 @madvise(i64, i64, i32)
@@ -250,10 +257,21 @@ def _large_pages() -> str:
   br i1 %some, label %ask, label %done
 ask:
   %status = call i32 @madvise(i64 %low, i64 %size, i32 {MADV_HUGEPAGE})
+  br i1 %moves, label %move, label %done
+move:
+  %moved = call i32 @madvise(i64 %low, i64 %size, i32 {MADV_COLLAPSE})
   br label %done
 done:
   ret void
 }}"""
+
+
+def _small_pages_alone() -> bool:
+    """Whether the system's owner wants no large pages: Linux moves memory into some even so."""
+    try:
+        return "[never]" in LARGE_PAGES.read_text(encoding="ascii")
+    except OSError:  # it has no such pages
+        return True
 
 
 def _processor() -> str:
