@@ -38,6 +38,7 @@ from hlotune.schedules.spaces.cpu_contraction.first_candidate.streams import (
     has_streams,
 )
 from hlotune.schedules.spaces.cpu_contraction.locate import located
+from hlotune.schedules.spaces.cpu_contraction.results_past import pass_caches
 from hlotune.schedules.spaces.cpu_contraction.sketch import PACK_LEVELS, Sketch, Tiling, steps_of
 from hlotune.schedules.spaces.cpu_contraction.tables import Tables, tables_of
 from hlotune.schedules.spaces.cpu_contraction.vector_axes import vector_axes
@@ -47,6 +48,7 @@ from hlotune.schedules.spaces.space import Configs, Pattern, within
 from hlotune.schedules.steps.limit_formulas import CALL_BYTES, tile_registers
 from hlotune.schedules.steps.pack import has_one_load
 from hlotune.schedules.steps.schedule import Schedule
+from hlotune.schedules.steps.steps import NonTemporal
 from hlotune.schedules.targets.cpu import CpuTarget
 
 SAMPLING_ROUNDS = 20
@@ -195,6 +197,8 @@ class CpuSpace:
     def schedule(self, config: NDArray[np.int32]) -> Schedule:
         sketch = self.sketches[int(config[0])]
         steps = steps_of(self.contraction, sketch, self.tiling(config), self.lanes)
+        if pass_caches(self.contraction, self.target):
+            steps = (*steps, NonTemporal(self.contraction.out.name))
         return Schedule(self.algorithm, steps)
 
     def tiling(self, config: NDArray[np.int32]) -> Tiling:
