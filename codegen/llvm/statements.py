@@ -197,7 +197,8 @@ class Statements:
                 ]
                 values = merged(self.f, s.stage.combine, before, values)
             for x, place, value in zip(stores, places, values, strict=True):
-                put(self.f, form_of(self.f, place, x, r.like), constants_of(x.index, r.at), value)
+                form, constants = form_of(self.f, place, x, r.like), constants_of(x.index, r.at)
+                put(self.f, form, constants, value, past=s.non_temporal)
 
     def _dtype(self, tensor: str) -> str:
         return self.nest.compute.tensor(tensor).dtype

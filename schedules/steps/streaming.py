@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 from hlotune.schedules.errors import require
-from hlotune.schedules.ir.nest import LoopNest
+from hlotune.schedules.ir.nest import LoopNest, StageNest
 from hlotune.schedules.steps.known_places import check_known_places
 
 MOST_AHEAD_BYTES = 1 << 20
@@ -42,7 +42,8 @@ class NonTemporal:
 
     A store to a line that is in no cache reads it first: a third of all traffic where as much is
     read as is stored.  Whole vectors at aligned addresses are stored so, others as ever: of a scan
-    that goes on from results in memory also the last of those that are written out together.
+    that goes on from results in memory also the last of those that are written out together.  A
+    reduction's results are stored so where registers hold them all along.
     """
 
     stage: str
@@ -51,6 +52,19 @@ class NonTemporal:
         s = nest.stage(self.stage)
         results = all(nest.compute.tensor(x.tensor).role == "result" for x in s.stage.stores)
         require(results, "non_temporal", f"others read what {self.stage} stores")
-        again = bool(s.stage.reduce) and not s.stage.scans
-        require(not again, "non_temporal", f"{self.stage} loads its results again")
-        return nest.put(replace(s, non_temporal=True))
+        changed = replace(s, non_temporal=True)
+        check_stored_once(changed)
+        return nest.put(changed)
+
+
+def check_stored_once(s: StageNest) -> None:
+    """Raises ScheduleError where a stage goes on from results that it has stored past the caches.
+
+    Of finished nests too: later steps may hold results elsewhere, or move loops outside.
+    """
+    if not s.stage.reduce or s.stage.scans:
+        return
+    outside = s.loops[: s.index(s.accumulate) + 1] if s.accumulate else s.loops
+    pieces = {x.root for x in outside if x.step < s.stage.extents[x.root]}
+    once = bool(s.accumulate) and not s.tiles and not pieces & {a.name for a in s.stage.reduce}
+    require(once, "non_temporal", f"{s.stage.name} loads its results again")

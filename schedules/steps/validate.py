@@ -15,6 +15,7 @@ from hlotune.schedules.steps.end_at import check_ends
 from hlotune.schedules.steps.layout import check_preloaded
 from hlotune.schedules.steps.overrun import check_overrun, check_reach
 from hlotune.schedules.steps.prefetch import check_requests
+from hlotune.schedules.steps.streaming import check_stored_once
 from hlotune.schedules.steps.tensorize import check_tiles
 from hlotune.schedules.steps.vectorize_reduction import check_lanes
 
@@ -34,6 +35,8 @@ def check_form(nest: LoopNest) -> None:
             check_tiles(nest, s)
         if s.adds_up:
             check_pieces(s)
+        if s.non_temporal:
+            check_stored_once(s)
         if s.scope == "load":
             check_preloaded(nest, s)
         if s.layout:

@@ -1,7 +1,10 @@
 """What is asked for ahead, and results that are stored past the caches."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from benchmarks.row_kernels import OF_ROWS, over_all, residual_relu, softmax
 from hlotune.codegen.llvm.emit import emit
@@ -11,6 +14,7 @@ from hlotune.schedules.algorithms.replay import replay
 from hlotune.schedules.errors import ScheduleError
 from hlotune.schedules.ir.compute import Axis, Compute, Stage, Store, Tensor
 from hlotune.schedules.ir.expr import Affine, Apply, Load
+from hlotune.schedules.ir.monoids import SUM
 from hlotune.schedules.spaces.cpu_rows.space import RowsSpace, space_of
 from hlotune.schedules.steps.schedule import Schedule
 from hlotune.schedules.steps.steps import Ahead, NonTemporal, Step
@@ -149,3 +153,67 @@ def test_streamed_schedules_are_located_where_they_came_from() -> None:
                 assert space.values(found[None], kind, axis) == space.values(
                     config[None], kind, axis
                 )
+
+
+def neighbours_summed(rows: int, columns: int, many: int = 5) -> Compute:
+    """Sums of neighbours along rows, each with a weight of its own."""
+    row, column, place = map(Affine.axis, "ijr")
+    factors = Load("a0", (row, column + place), "f32"), Load("a1", (place,), "f32")
+    product = Apply("multiply", factors, "f32")
+    stage = Stage("out", (Axis("i", rows), Axis("j", columns)), (Axis("r", many),),
+                  (Store("y0", (row, column)),), (product,), SUM)  # fmt: skip
+    return Compute(
+        (Tensor("a0", (rows, columns + many - 1), "f32", "argument"),
+         Tensor("a1", (many,), "f32", "argument"),
+         Tensor("y0", (rows, columns), "f32", "result")),
+        (stage,),
+    )  # fmt: skip
+
+
+def test_sums_that_registers_hold_all_along_pass_the_caches_where_these_have_no_room() -> None:
+    def passes(rows: int) -> bool:
+        space = zen4(neighbours_summed(rows, 1024))
+        steps = space.schedule(space.heuristic()).steps
+        return any(isinstance(s, NonTemporal) for s in steps)
+
+    assert passes(8192) and not passes(512)
+    assert "!nontemporal" in text(neighbours_summed(8, 64), NonTemporal("out"))
+
+
+def test_sums_that_pass_the_caches_are_what_others_are() -> None:
+    compute, rng = neighbours_summed(9, 80), np.random.default_rng(0)
+    given = [rng.standard_normal(n).astype(np.float32) for n in ((9, 84), (5,))]
+    plain = called(compute, first(compute), given)
+    past = called(compute, first(compute, NonTemporal("out")), given)
+    assert np.array_equal(past, plain)
+
+
+def in_pieces(space: RowsSpace, past: int) -> NDArray[np.int32]:
+    """The first candidate with each step of its sum on its own, stored and loaded again."""
+    config = space.heuristic()
+    for (kind, _), column in space.columns.items():
+        if kind in ("chunk", "unroll", "past"):
+            values = space.knobs.knobs[column - 1].values
+            config[column] = values.index(past if kind == "past" else 1)
+    return config
+
+
+def test_sums_that_are_loaded_again_stay_in_the_caches() -> None:
+    compute = neighbours_summed(8192, 1024)
+    space = zen4(compute)
+    through, past = (space.schedule(in_pieces(space, n)) for n in (0, 1))
+    assert through == past
+    assert len(set(space.digest(np.stack([in_pieces(space, n) for n in (0, 1)])))) == 1
+    further = replace(past, steps=(*past.steps, NonTemporal("out")))
+    with pytest.raises(ScheduleError, match="out loads its results again"):
+        replay(compute, further, ZEN4)
+
+
+def test_sums_that_pass_the_caches_are_located_where_they_came_from() -> None:
+    space = zen4(neighbours_summed(8192, 1024))
+    configs = space.sample(60, np.random.default_rng(0))
+    found = [space.locate(space.schedule(c)) for c in configs]
+    assert all(c is not None for c in found)
+    assert np.array_equal(space.digest(np.array(found)), space.digest(configs))
+    stored = [any(isinstance(s, NonTemporal) for s in space.schedule(c).steps) for c in configs]
+    assert any(stored) and not all(stored)

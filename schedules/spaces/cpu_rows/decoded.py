@@ -1,6 +1,6 @@
 """What configs mean: the loops of each stage, in groups of configs that have it in one form."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -129,12 +129,21 @@ def _sizes(space: RowsKnobs, stage: Stage, form: Form, configs: Configs) -> Size
     )  # fmt: skip
 
 
-def _streams(space: RowsKnobs, stage: Stage, configs: Configs) -> tuple[Ints, Ints]:
-    """What is asked for ahead, and whether stores go past the caches; 0 without such knobs."""
-    none = np.zeros(len(configs), dtype=np.int64)
-    kinds = [(kind, stage.name) for kind in ("ahead", "past")]
-    ahead, past = (space.values(configs, *k) if k in space.columns else none for k in kinds)
-    return ahead, past
+def _streams(
+    space: RowsKnobs, stage: Stage, form: Form, loops: Sequence[Level], configs: Configs
+) -> tuple[Ints, Ints]:
+    """What is asked for ahead, and whether stores go past the caches; 0 without such knobs.
+
+    A reduction that goes on from results in memory, or whose lanes are its points, does not.
+    """
+    ahead, past = (space.values(configs, kind, stage.name) for kind in ("ahead", "past"))
+    if not stage.reduce or stage.scans:
+        return ahead, past
+    may = space.holds[stage.name] and not form.reduces
+    for x in loops:
+        if x.part == "chunk":
+            past = past * (x.step >= stage.extents[x.root])
+    return ahead, past * may
 
 
 def _within_code(space: RowsKnobs, stage: Stage, form: Form, sizes: Sizes) -> Sizes:
@@ -162,7 +171,7 @@ def _anchors(space: RowsKnobs, nest: Nest, configs: Configs) -> list[Placed]:
         block = {a: register(stage, form, sizes, a) * kept.tiles[a] for a in nest.rows}
         loops = loops_of(nest, stage, form, sizes, kept)
         holds, borders = space.holds[stage.name], space.peeled[stage.name]
-        streams = _streams(space, stage, own)
+        streams = _streams(space, stage, form, loops, own)
         found.append(
             Placed(nest, stage, form, holds, at, sizes, (), loops, block, *streams, borders)
         )
@@ -182,7 +191,7 @@ def _members(
         around = tuple(Level(own[x.root], x.step[at], x.kind, x.part) for x in outer)
         loops = loops_of(nest, stage, form, sizes, none)
         holds, borders = space.holds[stage.name], space.peeled[stage.name]
-        streams = _streams(space, stage, configs[at])
+        streams = _streams(space, stage, form, loops, configs[at])
         found.append(
             Placed(nest, stage, form, holds, at, sizes, around, loops, here, *streams, borders)
         )

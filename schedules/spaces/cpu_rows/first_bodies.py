@@ -108,8 +108,9 @@ def shares_loads(stage: Stage, form: Form) -> bool:
 
 
 def is_held_past_caches(space: RowsKnobs, stage: Stage) -> bool:
-    """Whether registers hold what a stage goes on from, and its results pass the caches."""
-    return space.holds[stage.name] and passes_caches(space.compute, stage, space.target)
+    """Whether registers hold what a scan goes on from, and its results pass the caches."""
+    held = stage.scans and space.holds[stage.name]
+    return held and passes_caches(space.compute, stage, space.target)
 
 
 def _joins_conditions(stage: Stage) -> bool:

@@ -39,11 +39,12 @@ def streamed(compute: Compute, stage: Stage) -> tuple[str, ...]:
 
 
 def may_pass_caches(compute: Compute, stage: Stage, target: CpuTarget) -> bool:
-    """Whether the results of a stage are each stored once, as a reduction's are not, and larger
-    than half of the last cache, with rows that begin at lines."""
+    """Whether the results of a stage may each be stored once, as those of a reduction are that
+    registers hold all along, and are larger than half of the last cache, with rows that begin at
+    lines."""
     results = [compute.tensor(x.tensor) for x in stage.stores]
     others = {x.tensor for s in compute.stages if s is not stage for x in s.stores}
-    if stage.reduce and not stage.scans:
+    if stage.onto:
         return False
     if any(t.role != "result" or t.name in others for t in results):
         return False
