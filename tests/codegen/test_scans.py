@@ -131,6 +131,20 @@ def test_the_row_from_which_a_scan_goes_on_stays_in_the_caches() -> None:
     assert stored_past(compute, 4) == (3, 1)
 
 
+def test_a_scan_whose_rows_registers_hold_stores_all_of_them_past_the_caches() -> None:
+    """But where they hold a part of a row, and go on from the last one in memory."""
+
+    def stores(columns: int) -> list[str]:
+        shape = jax.ShapeDtypeStruct((65536, columns), jnp.float32)  # type: ignore[no-untyped-call]
+        compute = compute_of(graph_of(sites(load(lambda x: jnp.cumsum(x, 0), shape))[0].kernel))
+        space = rows_space_of(compute, TARGETS["znver4"])
+        text = emit(replay(compute, space.schedule(space.heuristic()), TARGETS["znver4"])).text
+        return [x for x in text.splitlines() if x.lstrip().startswith("store <16 x float>")]
+
+    assert stores(128) and all("!nontemporal" in x for x in stores(128))
+    assert not all("!nontemporal" in x for x in stores(512))
+
+
 def test_first_candidates_store_large_scans_past_the_caches() -> None:
     """But for results that are new memory in each call."""
 

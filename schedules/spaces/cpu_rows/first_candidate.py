@@ -139,7 +139,8 @@ def _chunk(space: RowsKnobs, nest: Nest, stage: Stage, form: Form, sizes: Mappin
     if not form.reduces and long_sum and terms > outer.extent:
         return max(1, PIECE * outer.extent // terms)
     if not form.reduces and stage.scans and is_held_past_caches(space, stage):
-        return 1
+        across = ceil(stage.extents[form.vector] / space.lanes[stage.name])
+        return int(sizes["vectors"] < across)  # registers hold all that lies together, else no row
     if not form.reduces:
         return max(ROWS_OF_CHUNK, ceil(bodies / MOST_PIECES) if long_sum else 0)
     whole = prod(ceil(r.extent / own.get(r.name, 1)) for r in stage.reduce)
