@@ -10,7 +10,8 @@ from hlotune.codegen.llvm.function import Function
 from hlotune.codegen.llvm.points import Point
 from hlotune.schedules.dtypes import BYTES
 from hlotune.schedules.ir.expr import Affine, Load
-from hlotune.schedules.ir.nest import Loop, StageNest
+from hlotune.schedules.ir.nest import Loop, LoopNest, StageNest
+from hlotune.schedules.spaces.cpu_rows.streams import reads_neighbours
 from hlotune.schedules.targets.cpu import LINE_BYTES
 
 MOST_ROW_LINES = 32
@@ -129,12 +130,30 @@ def _ask(f: Function, place: Place, offset: Affine, asked: Sequence[int]) -> Non
         f.intrinsic("llvm.prefetch.p0", "void", *wanted)
 
 
-def ask(f: Function, pointer: str, behind: int, size: int) -> None:
-    """Asks for the lines of `size` bytes so far behind an address, into the first cache."""
+def ask(f: Function, pointer: str, behind: int, size: int, cache: int) -> None:
+    """Asks for the lines of `size` bytes so far behind an address, into the first or second
+    cache."""
+    locality = str(4 - cache)
     for k in range(0, size, LINE_BYTES):
         at = f.once(f"getelementptr i8, ptr {pointer}, i64 {behind + k}")
-        wanted = (("ptr", at), ("i32", "0"), ("i32", "3"), ("i32", "1"))
+        wanted = (("ptr", at), ("i32", "0"), ("i32", locality), ("i32", "1"))
         f.intrinsic("llvm.prefetch.p0", "void", *wanted)
+
+
+def asked_cache(nest: LoopNest, s: StageNest, tensor: str) -> int:
+    """The cache into which vectors that a stage loads of a tensor ask for what lies further on.
+
+    With AVX-512, as was measured there, the second where no cache holds the tensor, and results
+    pass the caches meanwhile or neighbours are read: the first has room for few requests that wait
+    as long as memory takes, and loads and stores wait for room too.  What is only summed is read
+    no faster so.
+    """
+    root = s
+    while root.at is not None:
+        root = nest.stage(root.at[0])
+    is_far = nest.compute.tensor(tensor).bytes > nest.target.l3_bytes // 2
+    waits = root.non_temporal or reads_neighbours(nest.compute, s.stage, nest.target)
+    return 2 if nest.target.has_wide_vectors and is_far and waits else 1
 
 
 def _run(lines: int) -> range:

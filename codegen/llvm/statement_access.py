@@ -20,7 +20,7 @@ from hlotune.codegen.llvm.loads import At, Found, Source, source
 from hlotune.codegen.llvm.looked_up import Pointer, Scattered, pointer, source_of
 from hlotune.codegen.llvm.math.values import HELD, Value, vector
 from hlotune.codegen.llvm.points import Point
-from hlotune.codegen.llvm.prefetch import ask
+from hlotune.codegen.llvm.prefetch import ask, asked_cache
 from hlotune.codegen.llvm.templates import Step
 from hlotune.schedules.dtypes import BYTES
 from hlotune.schedules.errors import BuildError
@@ -147,22 +147,29 @@ class Frames:
         )
 
     def _ahead(self, s: StageNest, x: Load, point: Point, lanes: int, reads_only: bool) -> Source:
-        """A load, and with it the request for what lies some bytes behind.
+        """A load, and behind it the request for what lies some bytes further on.
 
-        Of several loads of a tensor the foremost one asks for all.
+        Of several loads of a tensor the foremost one asks for all.  In front of a load of several
+        vectors requests would turn it around: LLVM then reads these from the last to the first, and
+        the processor sees no stream.
         """
         fresh, behind = self._source(s, x, point, lanes, reads_only), dict(s.ahead).get(x.tensor, 0)
         place = self.places[x.tensor]
         if not behind or not isinstance(place, Place) or self._follows(s.stage, x):
             return fresh
         form = form_of(self.f, place, x, point)
+        cache = asked_cache(self.nest, s, x.tensor)
 
         def found(at: At) -> Found:
             constants, here = constants_of(x.index, at), fresh(at)
-            if form.lanes > 1 and form.is_run(constants):
-                size = BYTES[place.dtype] * form.lanes
-                ask(self.f, form.pointer(constants), behind, size)
-            return here
+
+            def read() -> Value:
+                value, size = here.read(), BYTES[place.dtype] * form.lanes
+                ask(self.f, form.pointer(constants), behind, size, cache)
+                return value
+
+            asks = form.lanes > 1 and form.is_run(constants)
+            return Found(here.lanes, read) if asks else here
 
         return found
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from benchmarks.row_kernels import OF_ROWS, over_all, residual_relu, softmax
+from benchmarks.row_kernels import OF_ROWS, layer_norm, log_softmax, over_all, residual_relu, softmax
 from hlotune.codegen.llvm.emit import emit
 from hlotune.hlo.graph import numpy_dtype
 from hlotune.measure.machine.targets import TARGETS, host_target
@@ -16,8 +16,10 @@ from hlotune.schedules.ir.compute import Axis, Compute, Stage, Store, Tensor
 from hlotune.schedules.ir.expr import Affine, Apply, Load
 from hlotune.schedules.ir.monoids import SUM
 from hlotune.schedules.spaces.cpu_rows.space import RowsSpace, space_of
+from hlotune.schedules.spaces.cpu_rows.streams import ROWS_AHEAD
 from hlotune.schedules.steps.schedule import Schedule
 from hlotune.schedules.steps.steps import Ahead, NonTemporal, Step
+from hlotune.schedules.targets.cpu import CpuTarget
 from tests.support.reductions import called
 
 ZEN4 = TARGETS["znver4"]
@@ -68,6 +70,9 @@ def test_each_vector_that_is_loaded_asks_for_one_further_on() -> None:
     asked = text(over_all(4096), Ahead("all", "a0", 2048))
     assert asked.count("call void @llvm.prefetch.p0") == 128 * 4 // 64
     assert "llvm.prefetch" not in text(over_all(4096))
+    lines = [x.strip() for x in asked.splitlines()]
+    first_load = next(k for k, x in enumerate(lines) if " = load <" in x)
+    assert first_load < next(k for k, x in enumerate(lines) if "call void @llvm.prefetch" in x)
 
 
 REFUSED: dict[str, tuple[Step, str]] = {
@@ -116,6 +121,43 @@ def test_first_candidates_stream_what_the_caches_cannot_hold() -> None:
     assert {Ahead, NonTemporal} <= steps(8192, 768)
     assert Ahead in steps(512, 1024) and NonTemporal not in steps(512, 1024)
     assert not {Ahead, NonTemporal} & steps(64, 256)
+
+
+def asking(compute: Compute, target: CpuTarget = ZEN4) -> dict[str, int]:
+    """Bytes that the first candidate asks for ahead, by stage."""
+    space = space_of(compute, target)
+    found = space.schedule(space.heuristic()).steps
+    return {s.stage: s.bytes for s in found if isinstance(s, Ahead)}
+
+
+def test_rows_that_pass_the_caches_ask_ahead_though_they_compute_little() -> None:
+    """With vectors of 64 bytes alone, for which this was measured."""
+    large, small = layer_norm(8192, 768), layer_norm(512, 1024)
+    assert set(asking(large).values()) == {ROWS_AHEAD} and "out" in asking(large)
+    assert not asking(small)
+    assert not asking(large, TARGETS["x86-64-v3"])
+
+
+def test_long_rows_that_the_last_cache_has_do_not_ask_as_they_are_stored() -> None:
+    compute = softmax(64, 32000)
+    assert not asking(compute)
+    assert asking(compute, TARGETS["x86-64-v3"])
+    assert "sum" in asking(log_softmax(64, 32000)) and "out" not in asking(log_softmax(64, 32000))
+
+
+def localities(compute: Compute, target: CpuTarget) -> set[str]:
+    """Where the first candidate's requests go: 3 is the first cache, 2 the second."""
+    space = space_of(compute, target)
+    made = space.schedule(space.heuristic())
+    written = emit(replay(compute, made, target)).text
+    return {x.split("i32 ")[2][0] for x in written.splitlines() if "call void @llvm.prefetch" in x}
+
+
+def test_requests_go_to_the_second_cache_where_memory_is_waited_for_and_stored_past_it() -> None:
+    assert localities(softmax(8192, 768), ZEN4) == {"2"}
+    assert localities(differences(8192, 1024), ZEN4) == {"2"}
+    assert localities(softmax(512, 1024), ZEN4) == {"3"}
+    assert localities(softmax(8192, 768), TARGETS["x86-64-v3"]) == {"3"}
 
 
 def differences(rows: int, columns: int) -> Compute:

@@ -110,7 +110,9 @@ def _put_streams(space: RowsKnobs, config: NDArray[np.int32], nest: Nest, stage:
         elif nest.members:
             own = stage.points // max(1, nest.row_points)
             widest = max(BYTES[space.compute.tensor(x).dtype] for x in touched(stage))
-            asked = bytes_ahead(space.compute, stage, space.target, own * widest)
+            again = any(s.reduce for s in nest.members)  # what is summed of a row is read again
+            past = again and passes_caches(space.compute, nest.anchor, space.target)
+            asked = bytes_ahead(space.compute, stage, space.target, own * widest, past=past)
         elif reads_neighbours(space.compute, stage, space.target):
             asked = NEIGHBOURS_AHEAD
         elif stage.reduce and not space.target.has_wide_vectors:

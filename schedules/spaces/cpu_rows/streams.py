@@ -1,7 +1,8 @@
 """Knobs for tensors that are larger than the caches: what is asked for ahead, and stored past them.
 
 Asking ahead pays where a stage that computes much reads what no core's second cache holds from call
-to call; stores past the caches where even the third cache has no room for the results.
+to call, and with AVX-512 wherever results pass the caches; stores past the caches where even the
+third cache has no room for the results.
 """
 
 from collections import Counter
@@ -21,6 +22,9 @@ NEW_MEMORY = 256 << 20
 """A result of so many bytes is new memory of the system in each call, whose pages it has just
 cleared: scans that stored such past the caches, of several rows at a time, lost by half.  It is
 `MAPPED_APART` of `codegen/runtime/malloc_settings.py`, which this room does not import."""
+ROWS_AHEAD = 16384
+"""What rows of what no cache holds ask for ahead, at least, with vectors of 64 bytes and results
+that pass the caches."""
 BUSY = 4
 """Operations of a point from which on a stage has time for requests."""
 
@@ -61,13 +65,23 @@ def passes_caches(compute: Compute, stage: Stage, target: CpuTarget) -> bool:
     return may and not (stage.scans and size >= NEW_MEMORY)
 
 
-def bytes_ahead(compute: Compute, stage: Stage, target: CpuTarget, row_bytes: int) -> int:
-    """What the first candidate asks for ahead: two rows at least, where it asks at all."""
-    names = streamed(compute, stage)
+def bytes_ahead(
+    compute: Compute, stage: Stage, target: CpuTarget, row_bytes: int, *, past: bool
+) -> int:
+    """What the first candidate asks for ahead: two rows at least, where it asks at all.
+
+    With vectors of 64 bytes all stages ask of rows whose results pass the caches, also those that
+    compute little, and no stage that stores rows which the first cache has no room for.
+    """
+    names, least = streamed(compute, stage), 2 * row_bytes
     total = sum(compute.tensor(name).bytes for name in names)
-    if total <= target.threads * target.l2_bytes // 2 or operations_of(stage) < BUSY:
+    near = total <= target.threads * target.l2_bytes // 2
+    long = not stage.reduce and row_bytes > target.l1_bytes
+    if target.has_wide_vectors and past and is_large(compute, stage, target):
+        least = max(least, ROWS_AHEAD)
+    elif near or operations_of(stage) < BUSY or (long and target.has_wide_vectors):
         return 0
-    return next((n for n in AHEAD_BYTES[1:] if n >= 2 * row_bytes), AHEAD_BYTES[-1])
+    return next((n for n in AHEAD_BYTES[1:] if n >= least), AHEAD_BYTES[-1])
 
 
 def reads_neighbours(compute: Compute, stage: Stage, target: CpuTarget) -> bool:
