@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from benchmarks.row_kernels import OF_ROWS, layer_norm, log_softmax, over_all, residual_relu, softmax
+from benchmarks.row_kernels import (
+    OF_ROWS,
+    layer_norm,
+    log_softmax,
+    over_all,
+    residual_relu,
+    softmax,
+)
 from hlotune.codegen.llvm.emit import emit
 from hlotune.hlo.graph import numpy_dtype
 from hlotune.measure.machine.targets import TARGETS, host_target
