@@ -197,9 +197,9 @@ def occupied(here: int) -> Iterator[int]:
         busy.kill()
 
 
-def gave_way(crew: Crew, i: int, until_ns: int) -> int:
+def gave_way(crew: Crew, i: int, until_ns: int) -> tuple[int, set[int]]:
     """How often a worker lost its processor to the process there, over fifty loops ahead of each of
-    which it is told until when it keeps it.
+    which it is told until when it keeps it; and until when it said then that it does.
     """
     status = Path(f"/proc/self/task/{crew.threads[i]}/status")
 
@@ -208,24 +208,27 @@ def gave_way(crew: Crew, i: int, until_ns: int) -> int:
         assert name == "nonvoluntary_ctxt_switches:"
         return int(times)
 
-    before = switches()
+    before, said = switches(), set[int]()
     for _ in range(50):
         crew.worker(i).keeps_until = until_ns
         loop(crew, 2, 2)
         sleep(0.005)  # the worker has had a turn, and looked in vain
-    return switches() - before
+        said.add(crew.worker(i).keeps_until)
+    return switches() - before, said - {until_ns}
 
 
 def test_a_worker_that_looks_for_work_gives_way_unless_that_took_long(
     here: int, occupied: int
 ) -> None:
-    crew, worker = Crew([here, occupied]), 1
+    crew = Crew([here, occupied])
     start(crew, dispatcher._library().address("hlotune_work"))
     before = monotonic_ns()
-    often = gave_way(crew, worker, 0)
-    assert before < crew.worker(worker).keeps_until < monotonic_ns() + 100_000_000
-    seldom = gave_way(crew, worker, monotonic_ns() + 60_000_000_000)
-    assert often >= 10 + 2 * seldom
+    often, said = gave_way(crew, 1, 0)
+    assert said
+    assert all(before < ns - 100_000_000 < monotonic_ns() for ns in said)
+    seldom, said = gave_way(crew, 1, monotonic_ns() + 60_000_000_000)
+    assert not said
+    assert often > 3 + 2 * seldom
 
 
 def test_all_loops_end_whoever_is_awake() -> None:
