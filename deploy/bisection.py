@@ -1,5 +1,6 @@
 """Which of many replacements are to blame."""
 
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
@@ -11,6 +12,8 @@ SHORTFALL = 0.5
 MOST_SEARCHED = 4
 """Culprits that are looked for one by one: each costs as many compilations of the whole program as
 the replacements can be halved."""
+MOST_S = 30.0
+"""No further culprit is looked for one by one after so many seconds."""
 
 Part = TypeVar("Part")
 
@@ -35,21 +38,25 @@ def by_kernel(parts: Iterable[Replacement]) -> list[tuple[Replacement, ...]]:
     return [tuple(sites) for sites in found.values()]
 
 
-def culprits(parts: Sequence[Part], is_wrong: Callable[[Sequence[Part]], bool]) -> tuple[Part, ...]:
+def culprits(
+    parts: Sequence[Part],
+    is_wrong: Callable[[Sequence[Part]], bool],
+    now_s: Callable[[], float] = time.monotonic,
+) -> tuple[Part, ...]:
     """Parts of a wrong whole without which the others are right together.
 
     Each is wrong beside the right ones before it.  Errors that are small alone may add up: then
-    only as many are blamed as it takes.  After `MOST_SEARCHED` of them, what is not known to be
-    right is blamed too.
+    only as many are blamed as it takes.  After `MOST_SEARCHED` of them, or `MOST_S` seconds, what
+    is not known to be right is blamed too.
 
     Returns:
         Nothing where all are to blame and the program is wrong without any of them, too.
     """
     right: list[Part] = []
     blamed: list[Part] = []
-    waiting = list(parts)
+    waiting, end_s = list(parts), now_s() + MOST_S
     while waiting and (not blamed or is_wrong([*right, *waiting])):
-        if len(blamed) == MOST_SEARCHED:
+        if len(blamed) == MOST_SEARCHED or now_s() > end_s:
             blamed += waiting
             break
         count = _right_beside(right, waiting, is_wrong)

@@ -4,6 +4,7 @@ import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from hlotune.deploy import accuracy
 from hlotune.deploy import bench as benching
 from hlotune.deploy.apply import Explanation, TunedFunction
 from hlotune.deploy.bench import Prepared, bench, checked, compared
-from hlotune.deploy.bisection import MOST_SEARCHED, by_kernel, culprits, shortfalls
+from hlotune.deploy.bisection import MOST_S, MOST_SEARCHED, by_kernel, culprits, shortfalls
 from hlotune.deploy.inputs import example_inputs
 from hlotune.deploy.replacement import Replacement, assembled
 from hlotune.hlo.frontends.program import Program, load
@@ -224,6 +225,17 @@ def test_what_is_left_without_the_blamed_is_right_however_many_they_are() -> Non
     left = set(PARTS) - set(blamed)
     assert left and not any(part % 2 for part in left)
     assert len(tried) <= MOST_SEARCHED * (len(PARTS).bit_length() + 1)
+
+
+def test_culprits_are_looked_for_so_long_and_then_all_that_may_be_wrong_are_blamed() -> None:
+    clock, tried = count(0.0, MOST_S), list[int]()
+
+    def is_wrong(some: Sequence[int]) -> bool:
+        tried.append(len(some))
+        return bool({4, 11} & set(some))
+
+    assert set(culprits(PARTS, is_wrong, now_s=lambda: next(clock))) == {4, *range(5, 20)}
+    assert len(tried) <= len(PARTS).bit_length() + 1
 
 
 def test_all_sites_of_a_kernel_are_blamed_at_once(deep: Program) -> None:

@@ -83,9 +83,7 @@ def best_tile(
     return best
 
 
-def _uneven(
-    space: ContractionSpace, vector: str, width: NDArray[np.int64]
-) -> NDArray[np.float64]:
+def _uneven(space: ContractionSpace, vector: str, width: NDArray[np.int64]) -> NDArray[np.float64]:
     """Work of the busiest thread, as a multiple of an equal share, for tiles of `(n, elements)`.
 
     Tasks are cut along one axis, rows before vectors, or along two where that is worth it.
