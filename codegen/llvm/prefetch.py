@@ -144,15 +144,17 @@ def asked_cache(nest: LoopNest, s: StageNest, tensor: str) -> int:
     """The cache into which vectors that a stage loads of a tensor ask for what lies further on.
 
     With AVX-512, as was measured there, the second where no cache holds the tensor, and results
-    pass the caches meanwhile or neighbours are read: the first has room for few requests that wait
-    as long as memory takes, and loads and stores wait for room too.  What is only summed is read
-    no faster so.
+    pass the caches meanwhile, neighbours are read, or the stage is a reduction by itself: the first
+    has room for few requests that wait as long as memory takes, and loads and stores wait for room
+    too.  Sums of rows that other stages read again lose by it.
     """
     root = s
     while root.at is not None:
         root = nest.stage(root.at[0])
     is_far = nest.compute.tensor(tensor).bytes > nest.target.l3_bytes // 2
-    waits = root.non_temporal or reads_neighbours(nest.compute, s.stage, nest.target)
+    by_itself = root is s and bool(s.stage.reduce)
+    near = reads_neighbours(nest.compute, s.stage, nest.target)
+    waits = root.non_temporal or by_itself or near
     return 2 if nest.target.has_wide_vectors and is_far and waits else 1
 
 

@@ -147,11 +147,11 @@ class Frames:
         )
 
     def _ahead(self, s: StageNest, x: Load, point: Point, lanes: int, reads_only: bool) -> Source:
-        """A load, and behind it the request for what lies some bytes further on.
+        """A load, and with it the request for what lies some bytes further on.
 
-        Of several loads of a tensor the foremost one asks for all.  In front of a load of several
-        vectors requests would turn it around: LLVM then reads these from the last to the first, and
-        the processor sees no stream.
+        Of several loads of a tensor the foremost one asks for all.  Requests to memory stand behind
+        their load: in front of one of several vectors they would turn it around, as LLVM then reads
+        these from the last to the first, and the processor sees no stream.
         """
         fresh, behind = self._source(s, x, point, lanes, reads_only), dict(s.ahead).get(x.tensor, 0)
         place = self.places[x.tensor]
@@ -162,14 +162,22 @@ class Frames:
 
         def found(at: At) -> Found:
             constants, here = constants_of(x.index, at), fresh(at)
+            if form.lanes == 1 or not form.is_run(constants):
+                return here
+
+            def request() -> None:
+                size = BYTES[place.dtype] * form.lanes
+                ask(self.f, form.pointer(constants), behind, size, cache)
 
             def read() -> Value:
-                value, size = here.read(), BYTES[place.dtype] * form.lanes
-                ask(self.f, form.pointer(constants), behind, size, cache)
+                value = here.read()
+                request()
                 return value
 
-            asks = form.lanes > 1 and form.is_run(constants)
-            return Found(here.lanes, read) if asks else here
+            if cache == 1:
+                request()
+                return here
+            return Found(here.lanes, read)
 
         return found
 

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from benchmarks.row_kernels import (
     OF_ROWS,
+    argmax,
     layer_norm,
     log_softmax,
     over_all,
@@ -77,9 +78,19 @@ def test_each_vector_that_is_loaded_asks_for_one_further_on() -> None:
     asked = text(over_all(4096), Ahead("all", "a0", 2048))
     assert asked.count("call void @llvm.prefetch.p0") == 128 * 4 // 64
     assert "llvm.prefetch" not in text(over_all(4096))
-    lines = [x.strip() for x in asked.splitlines()]
-    first_load = next(k for k, x in enumerate(lines) if " = load <" in x)
-    assert first_load < next(k for k, x in enumerate(lines) if "call void @llvm.prefetch" in x)
+
+
+def test_requests_to_memory_stand_behind_their_loads_and_others_in_front() -> None:
+    def load_comes_first(elements: int) -> bool:
+        lines = text(over_all(elements), Ahead("all", "a0", 2048)).splitlines()
+        loads, requests = (
+            [k for k, x in enumerate(lines) if part in x]
+            for part in (" = load <", "call void @llvm.prefetch")
+        )
+        return loads[0] < requests[0]
+
+    assert load_comes_first(1 << 23)
+    assert not load_comes_first(4096)
 
 
 REFUSED: dict[str, tuple[Step, str]] = {
@@ -158,6 +169,13 @@ def localities(compute: Compute, target: CpuTarget) -> set[str]:
     made = space.schedule(space.heuristic())
     written = emit(replay(compute, made, target)).text
     return {x.split("i32 ")[2][0] for x in written.splitlines() if "call void @llvm.prefetch" in x}
+
+
+def test_the_largest_of_a_row_with_its_number_asks_ahead_and_a_sum_does_not() -> None:
+    """What computes much: a sum of a row is read as fast without."""
+    assert asking(argmax(512, 32000))["all"] == ROWS_AHEAD
+    assert "2" in localities(argmax(512, 32000), ZEN4)
+    assert not asking(argmax(64, 1024)) and not asking(OF_ROWS["over_rows"](4096, 4096))
 
 
 def test_requests_go_to_the_second_cache_where_memory_is_waited_for_and_stored_past_it() -> None:

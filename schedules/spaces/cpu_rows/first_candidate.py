@@ -28,6 +28,7 @@ from hlotune.schedules.spaces.cpu_rows.rows_together import rows_of_half
 from hlotune.schedules.spaces.cpu_rows.sketch import sums_floats
 from hlotune.schedules.spaces.cpu_rows.streams import (
     NEIGHBOURS_AHEAD,
+    ROWS_AHEAD,
     bytes_ahead,
     is_large,
     passes_caches,
@@ -115,12 +116,23 @@ def _put_streams(space: RowsKnobs, config: NDArray[np.int32], nest: Nest, stage:
             asked = bytes_ahead(space.compute, stage, space.target, own * widest, past=past)
         elif reads_neighbours(space.compute, stage, space.target):
             asked = NEIGHBOURS_AHEAD
-        elif stage.reduce and not space.target.has_wide_vectors:
-            asked = LARGE_AHEAD if reads_memory(space.compute, stage, space.target) else 0
+        elif stage.reduce and reads_memory(space.compute, stage, space.target):
+            asked = _busy_ahead(space, stage)
         _put(space, config, "ahead", stage.name, asked)
     if ("past", stage.name) in space.columns:
         past = passes_caches(space.compute, stage, space.target)
         _put(space, config, "past", stage.name, int(past))
+
+
+def _busy_ahead(space: RowsKnobs, stage: Stage) -> int:
+    """What a reduction by itself asks for that computes much of what no cache holds.
+
+    With vectors of 64 bytes those along the lanes do, as was measured of the largest of rows with
+    its number; in sums of columns requests lose.
+    """
+    if not space.target.has_wide_vectors:
+        return LARGE_AHEAD
+    return ROWS_AHEAD if space.forms[stage.name][0].reduces else 0
 
 
 def _chunk(space: RowsKnobs, nest: Nest, stage: Stage, form: Form, sizes: Mapping[str, int]) -> int:
