@@ -16,6 +16,7 @@ from hlotune.schedules.ir.nest import StageNest, region
 from hlotune.schedules.spaces.cpu_rows.first_bodies import STEPS_OF_TAPS
 from hlotune.schedules.spaces.cpu_rows.first_candidate import LARGE_AHEAD, TAPS_AHEAD
 from hlotune.schedules.spaces.cpu_rows.space import space_of
+from hlotune.schedules.spaces.cpu_rows.streams import ROWS_AHEAD
 from hlotune.schedules.steps.steps import Ahead
 from tests.support.maps import applied, of_each
 
@@ -59,9 +60,10 @@ def replay_lanes(target: str) -> int:
         (("exponential", "tanh"), 1 << 24, "x86-64-v3", [LARGE_AHEAD]),
         (("exponential", "tanh"), 1 << 20, "x86-64-v3", []),
         (("negate",), 1 << 24, "x86-64-v3", []),
-        (("exponential", "tanh"), 1 << 24, "znver4", []),
+        (("exponential", "tanh"), 1 << 24, "znver4", [ROWS_AHEAD]),
+        (("negate",), 1 << 24, "znver4", []),
     ],
-    ids=["long", "in a cache", "few operations", "AVX-512"],
+    ids=["long", "in a cache", "few operations", "AVX-512", "few operations, AVX-512"],
 )
 def test_a_sum_of_what_takes_many_operations_asks_for_what_comes_from_memory(
     names: tuple[str, ...], elements: int, target: str, asked: list[int]
