@@ -269,7 +269,10 @@ class Function:
         nonempty: bool,
         multiple: int = 1,
     ) -> None:
-        """`for v in low..high step`; registers alive before it are carried around it as phis."""
+        """`for v in low..high step`; registers alive before it are carried around it as phis.
+
+        Those that the body makes anew with other lanes are of an earlier tile, and end here.
+        """
         before, head, exit_ = self.block, self._label("loop"), self._label("done")
         if nonempty:
             self.emit(f"br label %{head}")
@@ -291,11 +294,15 @@ class Function:
         self.emit(f"br i1 {again}, label %{head}, label %{exit_}")
         self._heads.pop()
         phis.append(f"  {variable} = phi i64 [ {low}, %{before} ], [ {following}, %{latch} ]")
-        for key, r in start.items():
+        kept = {key: r for key, r in start.items() if end[key].type == r.type}
+        for key, r in kept.items():
             value = f"[ {r.value}, %{before} ], [ {end[key].value}, %{latch} ]"
             phis.append(f"  {carried[key].value} = phi {r.type} {value}")
         self._start(exit_)
-        self.registers = end if nonempty else self._merge(start, before, end, latch)
+        if nonempty:
+            self.registers = {key: end[key] for key in kept}
+        else:
+            self.registers = self._merge(kept, before, end, latch)
 
     def when(self, condition: str, body: Callable[[], None]) -> None:
         """Runs the body where the condition holds.
@@ -318,6 +325,8 @@ class Function:
     ) -> dict[object, Register]:
         merged = {}
         for key, r in start.items():
+            if end[key].type != r.type:
+                continue
             incoming = f"[ {r.value}, %{before} ], [ {end[key].value}, %{latch} ]"
             merged[key] = Register(self.op(f"phi {r.type} {incoming}"), r.type)
         return merged

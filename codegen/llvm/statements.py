@@ -89,7 +89,7 @@ class Statements:
         x, target = s.stage.stores[k], frame.targets[k]
         if isinstance(target, Registers) and s.stage.scans:
             place = self.scanned[x.tensor]
-            past = s.non_temporal and not _is_gone_on_from(s, at)
+            past = _passes(s, like) and not _is_gone_on_from(s, at)
             form = form_of(self.f, place, x, like)
             put(self.f, form, constants_of(x.index, at), value, past=past)
             active = like.lane.active if like.lane else 1
@@ -102,7 +102,7 @@ class Statements:
             self.waiting.add(self.f, target.place, x, value, standing(like, at))
         else:
             constants = constants_of(x.index, at)
-            put(self.f, target, constants, value, past=s.non_temporal)
+            put(self.f, target, constants, value, past=_passes(s, like))
 
     def _of_lanes_in_use(
         self, s: StageNest, target: Registers, value: Value, like: Point, at: At
@@ -198,7 +198,7 @@ class Statements:
                 values = merged(self.f, s.stage.combine, before, values)
             for x, place, value in zip(stores, places, values, strict=True):
                 form, constants = form_of(self.f, place, x, r.like), constants_of(x.index, r.at)
-                put(self.f, form, constants, value, past=s.non_temporal)
+                put(self.f, form, constants, value, past=_passes(s, r.like))
 
     def _dtype(self, tensor: str) -> str:
         return self.nest.compute.tensor(tensor).dtype
@@ -283,6 +283,12 @@ class Statements:
             elif low.constant:
                 return "false"
         return condition
+
+
+def _passes(s: StageNest, like: Point) -> bool:
+    """Whether a result goes past the caches: whole vectors do, as parts of lines would be written
+    one by one."""
+    return s.non_temporal and (like.lane is None or like.lane.lanes >= s.lanes)
 
 
 def _is_gone_on_from(s: StageNest, at: At) -> bool:
