@@ -1,6 +1,6 @@
 """`tune bench`: the whole program, default against tuned."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -341,22 +341,14 @@ def interval(paired: "Paired") -> str:
 def print_accuracy(accuracy: "Sequence[Accuracy]") -> None:
     columns = ["inputs", ">result", ">error of tuned", ">of default", ">compared"]
     print_table(columns, map(accuracy_cells, accuracy))
-    for reason in reasons(accuracy, is_checked=True):
+    for reason in dict.fromkeys(a.unchecked for a in accuracy if a.unchecked):
         say(f"where the default's error is not known, results are held against it: {reason}")
-    for reason in reasons(accuracy, is_checked=False):
-        say(f"results that are not checked: {reason}")
     for a in accuracy:
         if a.default_wrong:
             say(
                 f"XLA's own result {a.result} on {a.inputs} inputs does not agree with the "
                 f"reference: {a.default_wrong}"
             )
-
-
-def reasons(accuracy: "Sequence[Accuracy]", *, is_checked: bool) -> Iterable[str]:
-    """Why the oracle was not asked about results, each once."""
-    found = (a.unchecked for a in accuracy if a.unchecked and a.is_checked is is_checked)
-    return dict.fromkeys(found)
 
 
 def accuracy_cells(accuracy: "Accuracy") -> tuple[str, ...]:

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hlotune.deploy.conditioning import TIMES_MOVED, moved
+from hlotune.deploy.conditioning import Moves, moves
 from hlotune.deploy.flat_calls import called
 from hlotune.deploy.inputs import Inputs, example_inputs, results_of
 from hlotune.deploy.plain_values import apart, finite, lost
@@ -47,9 +47,8 @@ Array = NDArray[Any]
 TIMES_DEFAULT: dict[str, float] = {"strict": 2.0, "standard": 16.0, "fast": 64.0}
 """Times the default's error that a whole result may be off."""
 MOST_ERROR = 0.1
-"""No result may be further off than this, whatever the default does."""
-DECIDED_BY_ROUNDINGS = "roundings of its inputs take the default's own result as far"
-"""Why a result was held against nothing though it is not the default's."""
+"""No result may be further off than this, whatever the default does, unless roundings of its inputs
+take the default's own as far."""
 USEFUL = 0.05
 """A bound is of use where, beside typical values, it is not larger."""
 EPS: dict[str, float] = {
@@ -79,7 +78,7 @@ class Accuracy:
     wrong: str | None = None
     """Why the tuned result is not acceptable."""
     unchecked: str | None = None
-    """Why the oracle was not asked, and the result held against the default's alone, or nothing."""
+    """Why the oracle was not asked, and the result held against the default's alone."""
     default_wrong: str | None = None
     """How the default's result does not agree with the oracle, where it does not."""
 
@@ -122,7 +121,7 @@ class Judge:
     """By result: what belongs there, or why the oracle does not say."""
     flushed: Callable[[], tuple[Reference | Gap, ...]]
     """The same of a processor that takes subnormal values for zero, as XLA and kernels may."""
-    moved: Callable[[], tuple[float, ...]]
+    moves: Callable[[], tuple[Moves, ...]]
     """By result: how far the default's goes where its inputs move by one rounding."""
 
     @staticmethod
@@ -142,7 +141,7 @@ class Judge:
         )
         return Judge(
             program, inputs, results, expected(), cache(partial(expected, flushes=True)),
-            cache(partial(moved, program, default, inputs.values, results)),
+            cache(partial(moves, program, default, inputs.values, results)),
         )  # fmt: skip
 
     def judge(self, function: Callable[..., Any], numerics: Numerics) -> list[Accuracy]:
@@ -208,23 +207,24 @@ class Judge:
         gone = 0 if verdict.wrong else lost(self.default[k], got)
         if gone:
             verdict = replace(verdict, wrong=f"{gone} elements not finite where the default's are")
-        if verdict.wrong and self._is_decided_by_roundings(k, kind, numerics):
-            return replace(self._accuracy(k, 0.0, None, nan, None), unchecked=DECIDED_BY_ROUNDINGS)
+        if verdict.wrong and is_float(kind.dtype) and not self._is_bounded(reference, numerics):
+            return self._unless_roundings_explain(k, verdict, got)
         return verdict
 
-    def _is_decided_by_roundings(self, k: int, kind: TensorType, numerics: Numerics) -> bool:
-        """Whether no bound of the oracle holds, and roundings of the inputs take the default's own
-        result further than any may be off."""
-        if self._is_bounded(self.references[k], kind, numerics):
-            return False
-        return not self.moved()[k] <= MOST_ERROR
+    def _unless_roundings_explain(self, k: int, verdict: Accuracy, got: Array) -> Accuracy:
+        """The verdict on a result that is too far off; not wrong where roundings of the inputs take
+        the default's own result as far.  Calls the default again."""
+        known = self.moves()[k]
+        if known.explain(got):
+            found = apart(known.settled, got)
+            return replace(verdict, wrong=None, tuned_error=found.error, compared=found.compared)
+        far = f"the default's own moves by {known.relative:.3g} where its inputs do by one rounding"
+        return replace(verdict, wrong=f"{verdict.wrong}; {far}")
 
     @staticmethod
-    def _is_bounded(reference: Reference | Gap, kind: TensorType, numerics: Numerics) -> bool:
-        """Whether each element of a result has a bound of use."""
-        if isinstance(reference, Gap):
-            return False
-        return not is_float(kind.dtype) or is_useful(reference, TOLERANCE[numerics])
+    def _is_bounded(reference: Reference | Gap, numerics: Numerics) -> bool:
+        """Whether the elements of a result have bounds of use."""
+        return not isinstance(reference, Gap) and is_useful(reference, TOLERANCE[numerics])
 
     def _against_either(
         self, k: int, reference: Reference, kind: TensorType, got: Array, numerics: Numerics
@@ -243,7 +243,7 @@ class Judge:
         self, k: int, reference: Reference, kind: TensorType, got: Array, numerics: Numerics
     ) -> Accuracy:
         known = finite(reference.value) & finite(self.default[k])
-        bounded = self._is_bounded(reference, kind, numerics)
+        bounded = not is_float(kind.dtype) or self._is_bounded(reference, numerics)
         if bounded:
             reference, known = self._masked(k, reference)
         ours, theirs = (
@@ -253,8 +253,8 @@ class Judge:
         if bounded:
             mismatch = compare(reference, got, factor=TOLERANCE[numerics], exact=False)
             wrong = str(mismatch) if mismatch else None
-        elif self._is_too_far(k, ours, allowed(kind.dtype, theirs, numerics)):
-            wrong = f"relative error {ours:.3g}, the default's is {theirs:.3g}{self._moves(k)}"
+        elif ours > min(MOST_ERROR, allowed(kind.dtype, theirs, numerics)):
+            wrong = f"relative error {ours:.3g}, the default's is {theirs:.3g}"
         return self._accuracy(k, _share(known), theirs, ours, wrong)
 
     def _against_default(
@@ -264,20 +264,10 @@ class Judge:
         found, graph = apart(self.default[k], got), self.program.graph
         alike = allowed(kind.dtype, 0.0, numerics) * np.sqrt(len(graph.ops))
         rounded = roundings(needed(graph, [graph.results[k]]), EPS)
-        wrong = None
-        if self._is_too_far(k, found.error, max(alike, allowed(kind.dtype, rounded, numerics))):
-            wrong = f"relative error {found.error:.3g} to the default's result{self._moves(k)}"
+        most = min(MOST_ERROR, max(alike, allowed(kind.dtype, rounded, numerics)))
+        why = f"relative error {found.error:.3g} to the default's result"
+        wrong = why if found.error > most else None
         return self._accuracy(k, found.compared, None, found.error, wrong)
-
-    def _is_too_far(self, k: int, error: float, most: float) -> bool:
-        """Whether a result is further off than it may be, and than roundings of the inputs take the
-        default's.  Calls the default again where the first says so."""
-        if not error > min(MOST_ERROR, most):  # an error that is NaN compares nothing
-            return False
-        return error > MOST_ERROR or not error <= TIMES_MOVED * self.moved()[k]
-
-    def _moves(self, k: int) -> str:
-        return f", which moves by {self.moved()[k]:.3g} where the inputs do by one rounding"
 
     def _accuracy(
         self, k: int, share: float, default_error: float | None, error: float, wrong: str | None

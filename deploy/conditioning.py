@@ -8,24 +8,33 @@ Higham, "Accuracy and Stability of Numerical Algorithms", 2nd edition, 1.5.)
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hlotune.deploy.flat_calls import called
-from hlotune.deploy.plain_values import apart
+from hlotune.deploy.plain_values import apart, distance, finite
 from hlotune.hlo.frontends.program import Program
 
 Array = NDArray[Any]
 TIMES_MOVED = 16.0
 """Times what a result moves by that another right program may be off: which of nearly equal numbers
 is larger falls differently in each, and a kernel rounds more often than once."""
+MANY, TIMES_MANY = 0.1, 2.0
+"""What is further off than `MANY`, relative to the result, may be so by fewer times what that
+moves: signs of numbers that are nothing but roundings differ in half of the cases."""
 
 
 def nudged(values: Sequence[Array], seed: int = 0) -> tuple[Array, ...]:
-    """Each finite number that is not zero goes to its neighbour towards zero or stays, at random;
-    integers and bools stay."""
+    """Each number goes to its neighbour towards zero or stays, at random.
+
+    Whole numbers stay, which may be masks, labels or counts in a floating type, and so do
+    infinities, NaNs, and all numbers of less than 32 bits: programs compute in f32 with these,
+    which are exact for it.
+    """
     rng = np.random.default_rng([seed, 3])
     return tuple(_nudged(np.asarray(v), rng) for v in values)
 
@@ -35,33 +44,58 @@ def _nudged(value: Array, rng: np.random.Generator) -> Array:
         parts = np.ascontiguousarray(value).view(value.real.dtype)
         numbers: Array = _nudged(parts, rng).view(value.dtype)
         return numbers.reshape(value.shape)
-    if not _has_sign_and_size(value.dtype):
+    if value.dtype not in (np.float32, np.float64):
         return value
     bits = np.ascontiguousarray(value).view(f"u{value.dtype.itemsize}").reshape(value.shape)
-    moves = (value != 0) & np.isfinite(value) & (rng.random(value.shape) < 0.5)
+    is_rounded = np.isfinite(value) & (value != np.rint(value))
+    moves = is_rounded & (rng.random(value.shape) < 0.5)
     found: Array = (bits - moves.astype(bits.dtype)).view(value.dtype)
     return found.reshape(value.shape)
 
 
-def _has_sign_and_size(dtype: np.dtype[Any]) -> bool:
-    """Whether the bits of a number less one are its neighbour towards zero: floating types that
-    NumPy knows, and bf16."""
-    return dtype.kind == "f" or dtype.name == "bfloat16"
+@dataclass(frozen=True, slots=True, eq=False)
+class Moves:
+    """What becomes of a result of the default where its inputs are nudged."""
+
+    settled: Array
+    """The result, with NaN where it is no longer finite then."""
+    distance: float
+    """How far it moves, as `plain_values.distance` has it."""
+
+    @property
+    def relative(self) -> float:
+        """Relative root mean square of what it moves; infinite where it is all zeros and moves."""
+        size = distance(np.zeros_like(self.settled), self.settled)
+        return self.distance / size if size else inf if self.distance else 0.0
+
+    def explain(self, got: Array) -> bool:
+        """Whether another result is no further off than roundings of the inputs take a right one:
+        finite where this one stays so, and within some times what it moves by.
+        """
+        off = distance(self.settled, got)
+        if not off <= TIMES_MOVED * self.distance:
+            return False
+        return off <= TIMES_MANY * self.distance or apart(self.settled, got).error <= MANY
 
 
-def moved(
+def moves(
     program: Program,
     default: Callable[..., Any],
     values: Sequence[Array],
     results: Sequence[Array],
-) -> tuple[float, ...]:
-    """How far each result of the default moves where its inputs are nudged: the root mean square of
-    the differences over that of the result.  0 where nothing moves it.
+) -> tuple[Moves, ...]:
+    """How far each result of the default goes where its inputs are nudged.
 
     Args:
         values: the inputs, flat.
         results: what the default makes of them.
     """
     found = called(program, default, nudged(values))
-    pairs = zip(results, found, strict=True)
-    return tuple(apart(result, np.asarray(x)).error for result, x in pairs)
+    return tuple(_moves(r, np.asarray(x)) for r, x in zip(results, found, strict=True))
+
+
+def _moves(result: Array, nudged_result: Array) -> Moves:
+    stays = finite(nudged_result)
+    if not stays.all() and result.dtype.kind not in "biu":
+        result = np.where(stays, result, np.asarray(np.nan, result.dtype))
+    return Moves(result, distance(result, nudged_result))

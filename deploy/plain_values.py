@@ -44,6 +44,32 @@ class Apart:
 
 def apart(expected: Array, got: Array) -> Apart:
     """In units of the largest value that is expected, as squares of large ones would overflow."""
+    found = _sums(expected, got)
+    if not found.known:
+        return Apart(math.nan, 0.0 if found.numbers else 1.0)
+    off, size = found.off, found.size
+    error = math.sqrt(off / size) if size else math.inf if off else 0.0
+    return Apart(error, found.known / found.numbers)
+
+
+def distance(expected: Array, got: Array) -> float:
+    """The norm of what a result is off where the expected one is finite, in units of its largest
+    value, or of 1 where all are zero; infinite where the result is not finite."""
+    return math.sqrt(_sums(expected, got).off)
+
+
+@dataclass(frozen=True, slots=True)
+class _Sums:
+    off: float
+    """Of the squares of differences."""
+    size: float
+    """Of the squares of what is expected."""
+    numbers: int
+    known: int
+    """Those of the numbers that are expected to be finite."""
+
+
+def _sums(expected: Array, got: Array) -> _Sums:
     unit = _largest(expected) or 1.0
     off = size = 0.0
     numbers = known = 0
@@ -57,10 +83,7 @@ def apart(expected: Array, got: Array) -> Apart:
             size += _square(want / unit)
             if not math.isfinite(off):  # as one of the values that were got was
                 off, size = math.inf, 1.0
-    if not known:
-        return Apart(math.nan, 0.0 if numbers else 1.0)
-    error = math.sqrt(off / size) if size else math.inf if off else 0.0
-    return Apart(error, known / numbers)
+    return _Sums(off, size, numbers, known)
 
 
 def lost(expected: Array, got: Array) -> int:

@@ -210,6 +210,7 @@ def test_results_that_are_not_xlas_are_refused() -> None:
     assert not wrong(step, {OURS: 2e-3})
     assert not wrong(network, {OURS: 2e-2}, moved=2e-3)
     assert set(wrong(network, {OURS: 4e-2}, moved=2e-3)) == {OURS}
+    assert set(wrong(network, {OURS: 0.2}, moved=inf)) == {OURS}
     assert apart_by_norm([np.array([3.0, 4.0])], [np.array([3.0, 4.5])]) == pytest.approx(0.1)
     assert apart_by_norm([np.ones(2)], [np.ones(3)]) == float("inf")
 

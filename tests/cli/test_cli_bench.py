@@ -11,7 +11,7 @@ import pytest
 
 from hlotune.cli import bench
 from hlotune.cli.bench import APART, CLOCKS, accuracy_cells, print_accuracy, print_result
-from hlotune.deploy.accuracy import DECIDED_BY_ROUNDINGS, Accuracy
+from hlotune.deploy.accuracy import Accuracy
 from hlotune.deploy.apply import Explanation
 from hlotune.deploy.bench_result import BenchResult
 from hlotune.hlo.frontends.program import load
@@ -141,23 +141,6 @@ def test_what_was_not_asked_of_the_oracle_is_said_with_the_reason(
     said = capsys.readouterr().out
     assert said.count("results are held against it: out of time") == 1
     assert late.to_json()["unchecked"] == "out of time"
-
-
-def test_a_result_that_roundings_decide_is_told_to_be_held_against_nothing(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    nan = float("nan")
-    print_accuracy(
-        [
-            Accuracy(
-                inputs="random", result=0, default_error=None, tuned_error=nan, compared=0.0,
-                unchecked=DECIDED_BY_ROUNDINGS,
-            )
-        ]
-    )  # fmt: skip
-    said = " ".join(capsys.readouterr().out.split())
-    assert f"results that are not checked: {DECIDED_BY_ROUNDINGS}" in said
-    assert "held against it" not in said
 
 
 def test_too_few_pairs_prove_nothing(capsys: pytest.CaptureFixture[str]) -> None:
