@@ -50,15 +50,20 @@ def is_call_of(operation: Any, target: str) -> bool:
     return bool(ir.StringAttr(operation.attributes["call_target_name"]).value == target)
 
 
-def _call(operation: Any) -> Call:
+def config_of(operation: Any) -> dict[str, str | int]:
+    """The texts and whole numbers of the configuration of a custom call."""
     config: dict[str, str | int] = {}
     has = "backend_config" in operation.attributes
     stated: Any = operation.attributes["backend_config"] if has else None
     for named in stated if isinstance(stated, ir.DictAttr) else ():  # type: ignore[union-attr]
         if isinstance(named.attr, ir.StringAttr | ir.IntegerAttr):
             config[named.name] = named.attr.value
+    return config
+
+
+def _call(operation: Any) -> Call:
     return Call(
-        config,
+        config_of(operation),
         tuple(tensor_type(v.type) for v in operation.operands),
         tuple(tensor_type(v.type) for v in operation.results),
     )

@@ -1,15 +1,16 @@
-"""Calls that write over an argument of the program behind those that read it.
+"""Puts calls that write over an argument of the program behind those that read it.
 
 A program's update of a weight may be written into the memory of the weight.  As long as nothing
 says that a call which reads it comes first, XLA copies it ahead of both, and then once more.  Calls
 of ours take no notice of operands behind their own: so the call that writes takes a result of each
-call that reads, and XLA copies nothing.
+call that reads, and XLA copies nothing.  A call that takes parts of stacks is left as it is, since
+its last operands say which parts: XLA copies what it writes over.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from hlotune.hlo.mlir.custom_calls import is_call_of
+from hlotune.hlo.mlir.custom_calls import config_of, is_call_of
 from hlotune.hlo.mlir.module import Module
 from hlotune.hlo.mlir.rewrite import dependences, sort_block
 from hlotune.hlo.mlir.values import tensor_type
@@ -24,15 +25,16 @@ def order_writes(module: Module, target: str) -> None:
     read this argument, where these do not wait for them.
 
     Args:
-        target: what the calls name; it takes no notice of operands behind those that it knows.
+        target: what the calls name; it takes no notice of operands behind those that it knows,
+            unless the call takes parts of stacks.
     """
     with module.op.context, ir.Location.unknown():
         block = module.function("main").regions[0].blocks[0]
         order = _Order(block)
-        found = {call: list(_read_before(call, order, target)) for call in order.calls(target)}
-        for call, readers in found.items():
-            if readers:
-                _wait(call, readers)
+        found = {call: _put_behind_readers(call, order, target) for call in order.calls(target)}
+        made = {call: _waiting(call, readers) for call, readers in found.items() if readers}
+        # all at once: a call that waits may itself be waited for
+        replace(list(made), _results(made), _results(made.values()))
         sort_block(block)
 
 
@@ -67,9 +69,12 @@ class _Order:
                 self._above[k] = above | more
 
 
-def _read_before(call: Any, order: _Order, target: str) -> Iterator[Any]:
-    """The calls that read what a call writes over, and of which nothing says that they come first;
-    from now on it waits for them."""
+def _put_behind_readers(call: Any, order: _Order, target: str) -> list[Any]:
+    """Has a call wait, in an order, for those that read what it writes over: gives those of which
+    nothing said before that they come first."""
+    found: list[Any] = []
+    if config_of(call).get("stacks"):
+        return found
     for value in _written_over(call):
         for use in value.uses:
             reader = use.owner.operation
@@ -77,7 +82,8 @@ def _read_before(call: Any, order: _Order, target: str) -> Iterator[Any]:
                 continue
             if not order.waits(call, reader) and not order.waits(reader, call):
                 order.put_behind(call, reader)
-                yield reader
+                found.append(reader)
+    return found
 
 
 def _written_over(call: Any) -> Iterator[Any]:
@@ -89,8 +95,9 @@ def _written_over(call: Any) -> Iterator[Any]:
                 yield value
 
 
-def _wait(call: Any, readers: Sequence[Any]) -> None:
-    """Gives a call the smallest result of each of some others, as operands behind its own."""
+def _waiting(call: Any, readers: Sequence[Any]) -> Any:
+    """A call like another one that takes the smallest result of each of some others too, as
+    operands behind its own."""
     smallest = [min(r.results, key=lambda x: tensor_type(x.type).bytes) for r in readers]
     operands = [*call.operands, *smallest]
     attributes = {name: call.attributes[name] for name in call.attributes}
@@ -98,8 +105,11 @@ def _wait(call: Any, readers: Sequence[Any]) -> None:
     attributes[_LAYOUTS] = ir.ArrayAttr.get(layouts)
     with ir.InsertionPoint(call):
         types = [r.type for r in call.results]
-        made = ir.Operation.create(call.name, types, operands, attributes)
-    replace([call], list(call.results), list(made.results))
+        return ir.Operation.create(call.name, types, operands, attributes)
+
+
+def _results(calls: Iterable[Any]) -> list[Any]:
+    return [value for call in calls for value in call.results]
 
 
 def _row_major(value: Any) -> Any:

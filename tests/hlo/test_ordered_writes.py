@@ -12,7 +12,9 @@ from hlotune.hlo.mlir.walking import operations_in
 F, S = "tensor<4x3xf32>", "tensor<2xf32>"
 
 
-def call(name: str, operands: str, *, over: int | None = None, target: str = "ours") -> str:
+def call(
+    name: str, operands: str, *, over: int | None = None, target: str = "ours", stacks: bool = False
+) -> str:
     """A call named so, of operands with F, which gives F in the memory of one of them, and S."""
     alias = (
         ", output_operand_aliases = [#stablehlo.output_operand_alias<output_tuple_indices = [0], "
@@ -22,7 +24,8 @@ def call(name: str, operands: str, *, over: int | None = None, target: str = "ou
     types = ", ".join([F] * len(operands.split(",")))
     return (
         f"%{name}:2 = stablehlo.custom_call @{target}({operands}) {{api_version = 4 : i32, "
-        f'backend_config = {{key = "{name}"}}, operand_layouts = [{layouts}], '
+        f'backend_config = {{key = "{name}"{", stacks = 1 : i64" if stacks else ""}}}, '
+        f"operand_layouts = [{layouts}], "
         "result_layouts = [dense<[1, 0]> : tensor<2xindex>, dense<0> : tensor<1xindex>]"
         f"{alias if over is not None else ''}}} : ({types}) -> ({F}, {S})"
     )
@@ -67,15 +70,24 @@ def test_a_call_that_writes_waits_for_those_that_read() -> None:
         ((call("m", "%p"), call("w", "%m#0", over=0), call("r", "%m#0")), "%w#0, %r#0"),
         ((call("w", "%p", over=0), call("r", "%p", target="others")), "%w#0, %r#0"),
         ((call("w", "%p, %p", over=0),), "%w#0"),
+        ((call("w", "%p", over=0, stacks=True), call("r", "%p")), "%w#0, %r#0"),
     ],
     ids=["waits already", "is waited for", "reads another", "writes elsewhere", "made on the way",
-         "of others", "reads itself"],
+         "of others", "reads itself", "takes parts of stacks"],
 )  # fmt: skip
 def test_other_calls_are_left_alone(lines: tuple[str, ...], results: str) -> None:
     operands = [line.partition("(")[2].partition(")")[0].split(",") for line in lines]
     module = ordered(*lines, results=results)
     made: list[Any] = operations_in(module.op.operation, lambda name: "custom_call" in name)
     assert [len(x.operands) for x in made] == [len(x) for x in operands]
+
+
+def test_a_call_that_waits_is_waited_for_in_turn() -> None:
+    module = ordered(
+        call("r", "%q, %p", over=0), call("w", "%p", over=0), call("s", "%q"),
+        results="%r#0, %w#0, %s#0",
+    )  # fmt: skip
+    assert list(taken(module).items()) == [("s", [F]), ("r", [F, F, S]), ("w", [F, S])]
 
 
 def test_calls_never_wait_for_one_another_in_a_ring() -> None:
