@@ -13,7 +13,7 @@ MOST_SEARCHED = 4
 """Culprits that are looked for one by one: each costs as many compilations of the whole program as
 the replacements can be halved."""
 MOST_S = 30.0
-"""No further culprit is looked for one by one after so many seconds."""
+"""So many seconds culprits are looked for, from try to try: one that has begun is not cut off."""
 
 Part = TypeVar("Part")
 
@@ -30,8 +30,11 @@ class Shortfall:
 
 
 def by_kernel(parts: Iterable[Replacement]) -> list[tuple[Replacement, ...]]:
-    """The replacements by the kernel and the text that stands for it, as that is right or wrong at
-    all its sites."""
+    """The replacements by the kernel and the text that stands for it.
+
+    Those of all its sites are taken for right or wrong together, though each site has constants and
+    inputs of its own.
+    """
     found: dict[tuple[str, str], list[Replacement]] = {}
     for part in parts:
         found.setdefault((part.site.kernel.key, part.text), []).append(part)
@@ -47,7 +50,7 @@ def culprits(
 
     Each is wrong beside the right ones before it.  Errors that are small alone may add up: then
     only as many are blamed as it takes.  After `MOST_SEARCHED` of them, or `MOST_S` seconds, what
-    is not known to be right is blamed too.
+    is not known to be right is blamed too, unless the program is right without the others.
 
     Returns:
         Nothing where all are to blame and the program is wrong without any of them, too.
@@ -56,30 +59,32 @@ def culprits(
     blamed: list[Part] = []
     waiting, end_s = list(parts), now_s() + MOST_S
     while waiting and (not blamed or is_wrong([*right, *waiting])):
-        if len(blamed) == MOST_SEARCHED or now_s() > end_s:
+        if len(blamed) >= MOST_SEARCHED or now_s() > end_s:
             blamed += waiting
             break
-        count = _right_beside(right, waiting, is_wrong)
-        right += waiting[:count]
-        blamed.append(waiting[count])
-        waiting = waiting[count + 1 :]
+        low, high = _wrong_beside(right, waiting, is_wrong, lambda: now_s() > end_s)
+        right += waiting[:low]
+        blamed += waiting[low:high]
+        waiting = waiting[high:]
     return () if len(blamed) == len(parts) and is_wrong([]) else tuple(blamed)
 
 
-def _right_beside(
+def _wrong_beside(
     right: Sequence[Part],
     waiting: Sequence[Part],
     is_wrong: Callable[[Sequence[Part]], bool],
-) -> int:
-    """How many of those that wait, from the first, are right beside the right ones: by halving.
+    is_late: Callable[[], bool],
+) -> tuple[int, int]:
+    """Which of those that wait is the first that is wrong beside the right ones and all before it:
+    its place and the next, or the bounds that halving has come to when it is late.
 
-    All that wait are wrong together beside them, so that there is one more.
+    All that wait are wrong together beside the right ones, so that there is one.
     """
     low, high = 0, len(waiting)
-    while high - low > 1:
+    while high - low > 1 and not is_late():
         middle = (low + high) // 2
         low, high = (low, middle) if is_wrong([*right, *waiting[:middle]]) else (middle, high)
-    return low
+    return low, high
 
 
 def shortfalls(

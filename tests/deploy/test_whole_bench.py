@@ -4,7 +4,6 @@ import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -228,14 +227,29 @@ def test_what_is_left_without_the_blamed_is_right_however_many_they_are() -> Non
 
 
 def test_culprits_are_looked_for_so_long_and_then_all_that_may_be_wrong_are_blamed() -> None:
-    clock, tried = count(0.0, MOST_S), list[int]()
+    tried = list[int]()
 
     def is_wrong(some: Sequence[int]) -> bool:
         tried.append(len(some))
         return bool({4, 11} & set(some))
 
-    assert set(culprits(PARTS, is_wrong, now_s=lambda: next(clock))) == {4, *range(5, 20)}
-    assert len(tried) <= len(PARTS).bit_length() + 1
+    found = culprits(PARTS, is_wrong, now_s=lambda: MOST_S / 5 * len(tried))
+    assert set(found) == set(PARTS[4:])
+    assert len(tried) == len(PARTS).bit_length() + 1
+
+
+@pytest.mark.parametrize(("bad", "blamed"), [({4}, {2, 3, 4}), ({4, 11}, set(PARTS[2:]))])
+def test_halving_ends_when_time_is_up_and_what_is_right_without_its_rest_stays(
+    bad: set[int], blamed: set[int]
+) -> None:
+    tried = list[int]()
+
+    def is_wrong(some: Sequence[int]) -> bool:
+        tried.append(len(some))
+        return bool(bad & set(some))
+
+    assert set(culprits(PARTS, is_wrong, now_s=lambda: MOST_S / 2 * len(tried))) == blamed
+    assert tried == [10, 5, 2, 17]
 
 
 def test_all_sites_of_a_kernel_are_blamed_at_once(deep: Program) -> None:
