@@ -50,8 +50,8 @@ def tame_inputs(
 ) -> tuple[Inputs, ...]:
     """Example and random inputs, their random values so large as leaves the results finite.
 
-    Of a program whose weights lie beside its module the example alone: both sets have its weights,
-    and the oracle takes seconds for each; and so of one whose call takes `ONCE_S`, of which each
+    A program whose weights lie beside its module has the example alone: both sets have its weights,
+    and the oracle takes seconds for each.  So has one whose call takes `ONCE_S`, of which each
     check takes as long.  After `limit_s` seconds no further scale of a set is
     tried; random inputs for which none was found by then are left out, as what overflows on the
     way tells nothing of the rest.  Where one call takes longer than that, by `call_s`, none are

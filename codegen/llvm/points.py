@@ -30,7 +30,7 @@ class Lane:
 
 
 LEAST_LANES = 8
-"""Of a vector that is made shorter: half of those of AVX-512.  Shorter ones were not tried."""
+"""A vector is made shorter down to so many, half of those of AVX-512; shorter was not tried."""
 
 
 def lane_of(s: StageNest, root: str, active: int) -> Lane:

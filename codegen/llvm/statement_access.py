@@ -149,7 +149,7 @@ class Frames:
     def _ahead(self, s: StageNest, x: Load, point: Point, lanes: int, reads_only: bool) -> Source:
         """A load, and with it the request for what lies some bytes further on.
 
-        Of several loads of a tensor the foremost one asks for all.  Requests to memory stand behind
+        The foremost of several loads of a tensor asks for all.  Requests to memory stand behind
         their load: in front of one of several vectors they would turn it around, as LLVM then reads
         these from the last to the first, and the processor sees no stream.
         """

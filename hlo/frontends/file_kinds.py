@@ -23,7 +23,7 @@ MODELS = {
 }
 """Models that hlotune does not read, by suffix."""
 PICKLED = (".pt", ".pth")
-"""Those of PyTorch, which has a form that is read."""
+"""Suffixes of PyTorch's own files, pickled models mostly: what torch.export saves is read."""
 WEIGHTS = {
     ".safetensors": "weights in safetensors",
     ".npz": "arrays of NumPy",

@@ -60,7 +60,7 @@ class NonTemporal:
 def check_stored_once(s: StageNest) -> None:
     """Raises ScheduleError where a stage goes on from results that it has stored past the caches.
 
-    Of finished nests too: later steps may hold results elsewhere, or move loops outside.
+    Finished nests are checked too: later steps may hold results elsewhere, or move loops outside.
     """
     if not s.stage.reduce or s.stage.scans:
         return

@@ -353,7 +353,7 @@ def test_a_copy_that_brings_nothing_together_is_not_made() -> None:
 
 
 def test_taps_that_are_written_out_are_checked_in_no_tile_inside() -> None:
-    """Of tiles of one row, whose window has no loop, the first and the last are written apart."""
+    """The first and the last tile of one row, whose window has no loop, are written apart."""
     tiling = tiling_of(depthwise(14, 14, 384), TARGETS["znver4"])
     assert tiling.register["i0"] == 1 and tiling.unroll == {"r0": 3, "r1": 3}
     assert "i0" in tiling.peel and not tiling.clip

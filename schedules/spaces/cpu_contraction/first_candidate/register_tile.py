@@ -41,7 +41,7 @@ CHECKED, CHECKED_ROWS = 1.15, 1.5
 """How much longer a tile takes that checks each tap along an axis of which it has one row, as it
 was measured there too, and one that checks each of several rows, a guess."""
 BODIES = 3
-"""Of a loop whose borders are written apart: the first iteration, those inside, and the last."""
+"""That a loop has whose borders are written apart: the first iteration, those inside, the last."""
 CROWDED = 2 / 3
 """Share of a set's ways that the rows of one operand may take; the others stream through it."""
 
