@@ -16,7 +16,8 @@ from jaxlib import xla_client
 from numpy.typing import NDArray
 
 from hlotune.codegen.runtime import dispatcher
-from hlotune.codegen.runtime.dispatcher import bind_empty, replacement, slot
+from hlotune.codegen.runtime.call_module import replacement
+from hlotune.codegen.runtime.dispatcher import bind_empty, slot
 from hlotune.hlo.graph import TensorType
 
 MAPS, PAGE = Path("/proc/self/smaps"), 2 << 20
