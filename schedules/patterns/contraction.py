@@ -97,16 +97,21 @@ class Contraction:
         """For each reduction of which phases of the results have their own numbers of taps: by the
         parallel axes that number these phases, the taps at each of their points.
         """
-        found = dict[str, dict[str, tuple[int, ...]]]()
-        for r in self.reduce:
-            for x in ends_along(self.compute, self.core, r.name):
-                found[r.name] = self._taps(x.beside, r) if x.beside else {}
-        return found
+        found = {r.name: self._taps_of_all(r) for r in self.reduce}
+        return {name: taps for name, taps in found.items() if taps}
+
+    def _taps_of_all(self, r: Axis) -> dict[str, tuple[int, ...]]:
+        """The taps that all windows along a reduction have; none where they differ."""
+        ending = ends_along(self.compute, self.core, r.name)
+        each = [self._taps(x.beside, r) for x in ending if x.beside]
+        return each[0] if each and each.count(each[0]) == len(each) else {}
 
     def _taps(self, window: Load, r: Axis) -> dict[str, tuple[int, ...]]:
         """How many taps are inside of a window's tensor, by the points of each axis that moves it,
-        at the first points of the others."""
-        (d,) = leaving_along(self.compute, self.core, window, r.name)
+        at the first points of the others; none where it leaves the tensor in several dimensions."""
+        d, *more = leaving_along(self.compute, self.core, window, r.name)
+        if more:
+            return {}
         extent, step = self.compute.tensor(window.tensor).shape[d], window.index[d].coefficients
 
         def taps(along: int, n: int) -> int:

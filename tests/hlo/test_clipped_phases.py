@@ -18,6 +18,7 @@ from hlotune.codegen.runtime.loader import load as load_built
 from hlotune.codegen.runtime.prepacking import prepack
 from hlotune.measure.machine.targets import TARGETS, host_target
 from hlotune.measure.verification.buffers import guarded, rounded
+from hlotune.schedules.ir.expr import map_all_loads
 from hlotune.schedules.spaces.cpu_contraction import space as cpu
 from hlotune.schedules.steps.schedule import Schedule
 from hlotune.schedules.steps.steps import Clip
@@ -75,6 +76,17 @@ def test_phases_have_their_own_numbers_of_taps(
 def test_windows_that_the_dilation_divides_have_no_taps_beyond_them(window: int) -> None:
     space, _ = first(transposed(window=window, padding=(2, 2)))
     assert not space.contraction.phases
+
+
+def test_windows_that_leave_in_two_dimensions_at_once_have_no_phases() -> None:
+    c = first(transposed())[0].contraction
+    diagonal = {}
+    for x in (x for x in c.core.loads if x.beside):
+        row, _, *others = x.beside.index
+        diagonal[x] = replace(x, beside=replace(x.beside, index=(row, row, *others)))
+    assert diagonal and len(c.phases) == 2
+    core = replace(c.core, values=map_all_loads(c.core.values, diagonal))
+    assert not replace(c, core=core).phases
 
 
 @pytest.mark.parametrize(
