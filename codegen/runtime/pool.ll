@@ -3,7 +3,7 @@
 ; XLA's pool will not do: the system wakes its threads on any processor, and as often as not on that of the caller, or
 ; leaves them in line behind a thread that spins.  Then a loop of two threads takes as long as on one.  A thread that
 ; is bound to a processor can only wake there, and the caller knows its own.  Types and XLA's functions are those of
-; dispatcher.ll; crew.py makes the threads.
+; dispatcher.ll; thread_pool.py makes the threads.
 
 %Crew = type { ptr, i64 }                             ; workers, how many: those of kernels that XLA calls in @crew
 ; mail, asleep, processor, callers here, -, semaphore, until when it keeps its processor while it looks for work
@@ -258,15 +258,15 @@ look:
 serve:
   call void @hlotune_serve(ptr %worker)
   br label %look
-spin:                                                 ; some 50 us, which bridges the gap between two calls
+spin:                                                 ; some 50 us on a Zen 4, the gap between two calls
   call void @pause()
   %next = add i64 %spins, 1
   %place = and i64 %next, 31
   %whole = icmp eq i64 %place, 0
-  %late = icmp sge i64 %next, 128                     ; the next kernel of the same program comes in 3 us, if any does
+  %late = icmp sge i64 %next, 128                     ; some 3 us there: behind a kernel the next has come by then
   %due = and i1 %whole, %late
   br i1 %due, label %share, label %looked
-share:                                                ; once a microsecond
+share:                                                ; once a microsecond there
   call void @give_way(ptr %worker)
   br label %looked
 looked:

@@ -71,7 +71,7 @@ PACKED_SHARE = 0.6
 def heuristic_config(space: ContractionSpace) -> NDArray[np.int32]:
     """The first candidate; where it passes a limit, it gives up what it can do best without."""
     config = _wanted(space)
-    for less in (_rows_peeled, _not_peeled, _not_unrolled, _packed_by_blocks, _not_packed):
+    for less in (_rows_not_peeled, _not_peeled, _not_unrolled, _packed_by_blocks, _not_packed):
         if space.legal(config[None])[0]:
             return config
         less(space, config)
@@ -82,7 +82,7 @@ def heuristic_config(space: ContractionSpace) -> NDArray[np.int32]:
     return config
 
 
-def _rows_peeled(space: ContractionSpace, config: NDArray[np.int32]) -> None:
+def _rows_not_peeled(space: ContractionSpace, config: NDArray[np.int32]) -> None:
     """Peels no axis of which a register tile has one row."""
     knobs, rows = space.knobs, space.tiling(config).register
     columns = knobs.columns("peel")
