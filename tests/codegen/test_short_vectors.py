@@ -64,6 +64,7 @@ def test_half_a_vector_of_features_is_computed_in_half_of_one() -> None:
 
 @pytest.mark.parametrize("features", [1, 3, 4, 8, 17, 20, 24, 25, 40, 56])
 def test_results_are_right_whatever_is_left_for_the_last_vector(features: int) -> None:
+    """With vectors of 64 bytes short ones are used for it; shorter vectors only have a mask."""
     for case in (gemm(9, features, 11, frozen=True), conv(5, 6, 7, features)):
         _, built = case.heuristic(host_target())
         verdict = verify(case.kernel, built, references=References(case.kernel))
