@@ -26,9 +26,10 @@
 ; ---- ours (Slot, Binding and Packed are laid out by dispatcher.py)
 
 %Slot = type { ptr, ptr, i64, ptr, i64 }              ; next slot, binding, calls running now, key, its length
-%Binding = type { ptr, i64, i64, ptr, i64 }           ; kernel, threads, scratch bytes, packed arguments, how many
+%Binding = type { ptr, i64, i64, ptr, i64, i64 }      ; kernel, threads, scratch bytes, packed arguments, count, moves
 %Packed = type { i64, i64 }                           ; argument, bytes
 %Instance = type { ptr, i64, i64, i64 }               ; slot, bytes of the scratch result (0: there is none), stacks, calls
+; Where `moves` is not 0, early calls move memory (settle).
 ; Where `stacks` is not 0, packed arguments may have several parts, and the last operands are i64: for each packed
 ; argument, in their order, which part the call reads.
 %Call = type { ptr, ptr, ptr, ptr }                   ; args, results, scratch, host
@@ -41,7 +42,8 @@
 @name_key = internal constant [3 x i8] c"key"
 @name_scratch = internal constant [13 x i8] c"scratch_bytes"
 @name_stacks = internal constant [6 x i8] c"stacks"
-; dispatcher.py adds the messages @no_key ... @bad_status, @pause, @processor, @now and @large_pages, and pool.ll
+; dispatcher.py adds the messages @no_key ... @bad_status, @pause, @processor and @now, moved_pages.py
+; @moving_calls and @large_pages; and there is pool.ll
 
 declare ptr @malloc(i64)
 declare void @free(ptr)
@@ -344,7 +346,7 @@ check_packed:
 badly_packed:
   ret ptr %packed_error
 call:
-  call void @settle(ptr %frame, ptr %instance)
+  call void @settle(ptr %frame, ptr %instance, ptr %binding)
   %stacks_at = getelementptr %Instance, ptr %instance, i32 0, i32 2
   %stacks = load i64, ptr %stacks_at
   %status = call i32 @call_kernel(ptr %frame, ptr %binding, i64 %given, i64 %stacks)
@@ -358,28 +360,40 @@ done:
   ret ptr null
 }
 
-; The second call of a site and the two behind it move large arguments and results into large pages.  What is called
-; again and again finds them there: arguments stay where they are, and results lie where earlier ones were.
-define internal void @settle(ptr %frame, ptr %instance) {
+; The second call of a site and the two behind it move large results and arguments into large pages.  What is called
+; again and again finds them there: arguments stay where they are, and results lie where earlier ones were.  Calls of a
+; binding that does not move are not counted, and after a refusal nothing is tried again.
+define internal void @settle(ptr %frame, ptr %instance, ptr %binding) {
+  %moves_at = getelementptr %Binding, ptr %binding, i32 0, i32 5
+  %moves = load i64, ptr %moves_at
+  %counts = icmp ne i64 %moves, 0
+  br i1 %counts, label %look, label %done
+look:
+  %last = load i64, ptr @moving_calls
   %calls_at = getelementptr %Instance, ptr %instance, i32 0, i32 3
   %calls = load atomic i64, ptr %calls_at monotonic, align 8
-  %early = icmp slt i64 %calls, 4
+  %early = icmp slt i64 %calls, %last
   br i1 %early, label %count, label %done
 count:
   %before = atomicrmw add ptr %calls_at, i64 1 monotonic
   %again = icmp sgt i64 %before, 0
   br i1 %again, label %move, label %done
 move:
-  %args_size_at = getelementptr %CallFrame, ptr %frame, i32 0, i32 5, i32 2
-  %args_at = getelementptr %CallFrame, ptr %frame, i32 0, i32 5, i32 4
-  %args_size = load i64, ptr %args_size_at
-  %args = load ptr, ptr %args_at
-  call void @ask_for_pages(ptr %args, i64 %args_size, i64 4194304, i1 true)
   %results_size_at = getelementptr %CallFrame, ptr %frame, i32 0, i32 6, i32 2
   %results_at = getelementptr %CallFrame, ptr %frame, i32 0, i32 6, i32 4
   %results_size = load i64, ptr %results_size_at
   %results = load ptr, ptr %results_at
-  call void @ask_for_pages(ptr %results, i64 %results_size, i64 4194304, i1 true)
+  %results_moved = call i1 @ask_for_pages(ptr %results, i64 %results_size, i64 4194304, i1 true, i1 true)
+  br i1 %results_moved, label %move_arguments, label %stop
+move_arguments:
+  %args_size_at = getelementptr %CallFrame, ptr %frame, i32 0, i32 5, i32 2
+  %args_at = getelementptr %CallFrame, ptr %frame, i32 0, i32 5, i32 4
+  %args_size = load i64, ptr %args_size_at
+  %args = load ptr, ptr %args_at
+  %args_moved = call i1 @ask_for_pages(ptr %args, i64 %args_size, i64 4194304, i1 false, i1 true)
+  br i1 %args_moved, label %done, label %stop
+stop:
+  store atomic i64 %last, ptr %calls_at monotonic, align 8
   br label %done
 done:
   ret void
@@ -460,14 +474,14 @@ done:
   ret void
 }
 
-; Asks for large pages for each array of at least so many bytes, and, if it is told to, that those be moved there which
-; lie in small ones.  Results of 256 MiB and more (32 MiB with an older glibc) are new memory of the system in each call:
-; in large pages it costs fewer faults.
-define internal void @ask_for_pages(ptr %buffers, i64 %size, i64 %least, i1 %moves) {
+; Asks for large pages for each array of at least so many bytes: by advice if they are ours, and, if it is told to, by
+; moving there what lies in small ones; it ends, and is false, where that is refused.  Results of 256 MiB and more (32
+; MiB with an older glibc) are new memory of the system in each call: in large pages it costs fewer faults.
+define internal i1 @ask_for_pages(ptr %buffers, i64 %size, i64 %least, i1 %are_ours, i1 %moves) {
 entry:
   br label %check
 check:
-  %i = phi i64 [ 0, %entry ], [ %next, %after ]
+  %i = phi i64 [ 0, %entry ], [ %next, %look ], [ %next, %ask ]
   %more = icmp slt i64 %i, %size
   br i1 %more, label %look, label %done
 look:
@@ -476,16 +490,16 @@ look:
   %buffer = load ptr, ptr %buffer_at
   %bytes = call i64 @bytes_of(ptr %buffer)
   %large = icmp sge i64 %bytes, %least
-  br i1 %large, label %ask, label %after
+  br i1 %large, label %ask, label %check
 ask:
   %data_at = getelementptr %Buffer, ptr %buffer, i32 0, i32 3
   %data = load i64, ptr %data_at
-  call void @large_pages(i64 %data, i64 %bytes, i1 %moves)
-  br label %after
-after:
-  br label %check
+  %fine = call i1 @large_pages(i64 %data, i64 %bytes, i1 %are_ours, i1 %moves)
+  br i1 %fine, label %check, label %refused
 done:
-  ret void
+  ret i1 true
+refused:
+  ret i1 false
 }
 
 define internal i64 @bytes_of(ptr %buffer) {           ; of an array; of types unknown here at least
@@ -601,7 +615,7 @@ no_part:
 go_on:
   %result_addresses = alloca ptr, i64 %results_size
   call void @gather(ptr %results, i64 %results_size, ptr %result_addresses)
-  call void @ask_for_pages(ptr %results, i64 %results_size, i64 33554433, i1 false)
+  %advised = call i1 @ask_for_pages(ptr %results, i64 %results_size, i64 33554433, i1 true, i1 false)
   %call = alloca %Call
   %host = alloca %Host
   call void @fill_host(ptr %frame, ptr %binding, ptr %host)

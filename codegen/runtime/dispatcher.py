@@ -11,8 +11,9 @@ every loop.  No loop waits for a thread that has not started: the caller takes i
 
 Scratch is a result of the custom call that nobody reads: XLA allocates it, and calls that run at
 the same time get different ones.  So that it is no new memory of the system in each call, the
-process keeps what is freed (`malloc_settings.py`).  From the second call of a site on its arguments
-and results of 4 MiB and more are moved into pages of 2 MiB, which Linux does on demand from 6.1 on.
+process keeps what is freed (`malloc_settings.py`).  The second to fourth call of a site moves its
+arguments and results of 4 MiB and more into pages of 2 MiB, which Linux does on demand from 6.1 on
+(`moved_pages.py`); the first that is refused is the last that is tried.
 """
 
 import ctypes
@@ -29,6 +30,7 @@ from typing import Any, cast
 import jax
 
 from hlotune.codegen.llvm.compile import compile_for_process
+from hlotune.codegen.runtime import moved_pages
 from hlotune.codegen.runtime.abi import TARGET
 from hlotune.codegen.runtime.loader import KERNEL, Host, Library, Loaded
 from hlotune.codegen.runtime.malloc_settings import keep_memory
@@ -55,9 +57,6 @@ _EXPORTS = (
     "hlotune_state_type", "hlotune_state_info", "hlotune_parallel_for", "hlotune_threads",
     "hlotune_crew", "hlotune_work", "hlotune_serve",
 )  # fmt: skip
-MADV_HUGEPAGE, MADV_COLLAPSE = 14, 25
-"""By Linux's mman.h; a system without the second refuses it."""
-LARGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 _PAUSE = {"x86_64": "pause", "AMD64": "pause", "aarch64": "yield", "arm64": "yield"}
 
 
@@ -82,6 +81,7 @@ class _Binding(ctypes.Structure):
         ("scratch_bytes", ctypes.c_int64),
         ("packed", ctypes.c_void_p),
         ("packed_count", ctypes.c_int64),
+        ("moves", ctypes.c_int64),
     )
 
 
@@ -115,14 +115,18 @@ def bind(key: str, loaded: Loaded, entry: str = KERNEL) -> None:
     packed = (_Packed * len(forms))(*(_Packed(p.argument, p.bytes) for p in forms))
     binding = _Binding(
         loaded.address(entry), built.threads, built.scratch_bytes,
-        ctypes.addressof(packed), len(packed),
+        ctypes.addressof(packed), len(packed), True,
     )  # fmt: skip
     _bind(key, binding, (binding, packed, loaded))
 
 
-def bind_empty(key: str) -> None:
-    """Makes calls of `key` return at once, with results unwritten: what a call itself costs."""
-    binding = _Binding(_library().address("hlotune_empty"), 1, 0, None, 0)
+def bind_empty(key: str, *, moves: bool = False) -> None:
+    """Makes calls of `key` return at once, with results unwritten: what a call itself costs.
+
+    Such calls do not count among those of a site that move its memory, unless they are to: then
+    calls of kernels find it moved.
+    """
+    binding = _Binding(_library().address("hlotune_empty"), 1, 0, None, 0, moves)
     _bind(key, binding, binding)
 
 
@@ -212,7 +216,7 @@ def _library() -> Library:
             _pause(),
             _processor(),
             _now(),
-            _large_pages(),
+            moved_pages.functions(),
             *(f.read_text(encoding="utf-8") for f in files),
         ]
     )
@@ -233,46 +237,6 @@ def _pause() -> str:
         f'define internal void @pause() {{\n  call void asm sideeffect "{instruction}", ""()\n'
         "  ret void\n}"
     )
-
-
-def _large_pages() -> str:
-    """Asks Linux for pages of 2 MiB where memory is whole such pages; elsewhere nothing is done.
-
-    What lies in small pages already is moved if that is asked for: each large page was seen to take
-    half a millisecond where large pages were free, and seven where they were not.  In pages of
-    4 KiB the processor looks each up, and stops fetching ahead at its end: memory is read at three
-    quarters of the rate.
-    """
-    head = "define internal void @large_pages(i64 %begin, i64 %bytes, i1 %moves) {"
-    if sys.platform != "linux" or _small_pages_alone():
-        return f"{head}\n  ret void\n}}"
-    page = 2 << 20
-    return f"""declare i32 @madvise(i64, i64, i32)
-{head}
-  %padded = add i64 %begin, {page - 1}
-  %low = and i64 %padded, {-page}
-  %end = add i64 %begin, %bytes
-  %high = and i64 %end, {-page}
-  %size = sub i64 %high, %low
-  %some = icmp sgt i64 %size, 0
-  br i1 %some, label %ask, label %done
-ask:
-  %status = call i32 @madvise(i64 %low, i64 %size, i32 {MADV_HUGEPAGE})
-  br i1 %moves, label %move, label %done
-move:
-  %moved = call i32 @madvise(i64 %low, i64 %size, i32 {MADV_COLLAPSE})
-  br label %done
-done:
-  ret void
-}}"""
-
-
-def _small_pages_alone() -> bool:
-    """Whether the system's owner wants no large pages: Linux moves memory into some even so."""
-    try:
-        return "[never]" in LARGE_PAGES.read_text(encoding="ascii")
-    except OSError:  # it has no such pages
-        return True
 
 
 def _processor() -> str:

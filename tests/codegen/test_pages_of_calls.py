@@ -1,10 +1,7 @@
 """Large arguments and results of kernels that are called again lie in pages of 2 MiB."""
 
 import ctypes
-import mmap
-import re
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,83 +12,186 @@ from jax.extend import backend
 from jaxlib import xla_client
 from numpy.typing import NDArray
 
-from hlotune.codegen.runtime import dispatcher
+from hlotune.codegen.llvm.compile import compile_for_process
+from hlotune.codegen.runtime import moved_pages
 from hlotune.codegen.runtime.call_module import replacement
-from hlotune.codegen.runtime.dispatcher import bind_empty, slot
+from hlotune.codegen.runtime.dispatcher import bind, bind_empty, slot
+from hlotune.codegen.runtime.loader import Library
 from hlotune.hlo.graph import TensorType
+from tests.support.ir_kernels import scale, status
+from tests.support.pages import (
+    NO_LARGE,
+    PAGE,
+    advised,
+    in_large_pages,
+    mapped,
+    needs_moves,
+    put_into_small_pages,
+    small_pages,
+    whole_pages,
+)
 
-MAPS, PAGE = Path("/proc/self/smaps"), 2 << 20
-NO_LARGE = 15
-"""Linux's number of MADV_NOHUGEPAGE."""
-LIBC = ctypes.CDLL(None, use_errno=True)
-RANGE = re.compile(r"([0-9a-f]+)-([0-9a-f]+) ")
-
-
-def small_pages(size: int) -> NDArray[np.uint8]:
-    """Ones from the start of a large page on, in small ones."""
-    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
-    memory = np.frombuffer(mmap.mmap(-1, size + 2 * PAGE, flags=flags), dtype=np.uint8)
-    found = memory[-memory.ctypes.data % PAGE :][:size]
-    advised(found, NO_LARGE)
-    found[...] = 1
-    return found
-
-
-def advised(x: NDArray[np.uint8], advice: int) -> bool:
-    whole = x.nbytes // PAGE * PAGE
-    address = ctypes.c_void_p(x.ctypes.data)
-    return int(LIBC.madvise(address, ctypes.c_size_t(whole), advice)) == 0
-
-
-def in_large_pages(address: int, size: int) -> int:
-    """Bytes in large pages of the mappings that an array lies in; these are its own, as they were
-    asked for or refused for it alone."""
-    found, inside = 0, False
-    for line in MAPS.read_text(encoding="ascii", errors="replace").splitlines():
-        if bounds := RANGE.match(line):
-            low, high = (int(x, 16) for x in bounds.groups())
-            inside = low < address + size and address < high
-        elif inside and line.startswith("AnonHugePages:"):
-            found += int(line.split()[1]) << 10
-    return found
+SIZE = 4 * PAGE
+BYTES = TensorType((SIZE,), "ui8")
+FEW = TensorType((8,), "f32")
+ASK = """
+define i32 @ask(i64 %begin, i64 %bytes, i32 %is_ours) {
+  %ours = trunc i32 %is_ours to i1
+  %fine = call i1 @large_pages(i64 %begin, i64 %bytes, i1 %ours, i1 true)
+  %wide = zext i1 %fine to i32
+  ret i32 %wide
+}"""
 
 
-def can_move() -> bool:
-    """Whether Linux moves what lies in small pages, which it does from 6.1 on."""
-    if sys.platform != "linux" or not MAPS.exists() or dispatcher._small_pages_alone():
-        return False
-    found = small_pages(PAGE)
-    return all(advised(found, n) for n in (dispatcher.MADV_HUGEPAGE, dispatcher.MADV_COLLAPSE))
-
-
-def repeated(key: str, argument: TensorType, result: TensorType) -> Callable[[Any], Any]:
-    """A program of one call of a kernel that does nothing."""
+def site(key: str, arguments: Sequence[TensorType], result: TensorType) -> Callable[..., Any]:
+    """A program of one call of what is bound to a key."""
     slot(key)
-    bind_empty(key)
     client = backend.get_backend("cpu")
     devices = xla_client.DeviceList((client.local_devices()[0],))
     options = backend.get_compile_options(num_replicas=1, num_partitions=1)
-    text = replacement(key, [argument], [result], 0, {})
+    text = replacement(key, arguments, [result], 0, {})
     executable = client.compile_and_load(text.encode(), devices, options)
 
-    def run(given: Any) -> Any:
-        out = executable.execute_sharded([given]).disassemble_into_single_device_arrays()
+    def run(*given: Any) -> Any:
+        out = executable.execute_sharded(list(given)).disassemble_into_single_device_arrays()
         return out[0][0].block_until_ready()
 
     return run
 
 
-@pytest.mark.skipif(not can_move(), reason="Linux moves nothing into large pages here")
+def asking(text: str) -> Callable[[int, int, int], int]:
+    """The function `large_pages` of a text, told to move."""
+    library = Library(compile_for_process(text + ASK, "pages"), ("ask",), "pages")
+    kind = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int64, ctypes.c_int64, ctypes.c_int32)
+    return lambda *given: int(kind(library.address("ask"))(*given))
+
+
+def on_device(memory: NDArray[Any]) -> Any:
+    """The same memory as an array of JAX's."""
+    given = jax.device_put(memory)
+    assert given.unsafe_buffer_pointer() == memory.ctypes.data
+    return given
+
+
+def large(memory: NDArray[Any]) -> int:
+    return in_large_pages(memory.ctypes.data, memory.nbytes)
+
+
+@needs_moves
 @pytest.mark.parametrize("megabytes", [8, 3])
 def test_large_arguments_of_calls_that_are_repeated_lie_in_large_pages(megabytes: int) -> None:
     size = megabytes << 20
     memory = small_pages(size)
-    given = jax.device_put(memory)
-    assert given.unsafe_buffer_pointer() == memory.ctypes.data
-    run = repeated(f"pages of {size}", TensorType((size,), "ui8"), TensorType((8,), "f32"))
+    given, key = on_device(memory), f"pages of {size}"
+    bind(key, status(0))
+    run = site(key, [TensorType((size,), "ui8")], FEW)
     seen = []
     for _ in range(3):
         run(given)
-        seen.append(in_large_pages(memory.ctypes.data, size))
+        seen.append(large(memory))
     assert seen == ([0, size, size] if megabytes == 8 else [0, 0, 0])
     assert (memory == 1).all()
+
+
+@needs_moves
+def test_large_results_of_calls_that_are_repeated_lie_in_large_pages() -> None:
+    """Also in memory that was kept from them for what lay there before."""
+    key, kind = "pages of results", TensorType((SIZE // 4,), "f32")
+    bind(key, scale(2, SIZE // 4))
+    run, given = site(key, [kind], kind), on_device(small_pages(SIZE).view(np.float32))
+    seen = []
+    for _ in range(3):
+        result = run(given)
+        place = result.unsafe_buffer_pointer(), SIZE
+        low, high = whole_pages(*place)
+        seen.append(in_large_pages(*place) == high - low)
+        put_into_small_pages(*place)
+        del result
+    assert seen[1:] == [True, True]
+
+
+@needs_moves
+def test_calls_of_nothing_move_nothing_and_do_not_count() -> None:
+    memory, key = small_pages(SIZE), "pages of nothing"
+    run, given = site(key, [BYTES], FEW), on_device(memory)
+    bind_empty(key)
+    for _ in range(5):
+        run(given)
+    assert large(memory) == 0
+    bind(key, status(0))
+    run(given)
+    assert large(memory) == 0
+    run(given)
+    assert large(memory) == SIZE
+
+
+@needs_moves
+def test_calls_of_nothing_that_are_to_move_leave_nothing_to_those_of_kernels() -> None:
+    memory, later, key = small_pages(SIZE), small_pages(SIZE), "pages moved by nothing"
+    run, given = site(key, [BYTES], FEW), on_device(memory)
+    bind_empty(key, moves=True)
+    for _ in range(moved_pages.MOVING_CALLS):
+        run(given)
+    assert large(memory) == SIZE
+    bind(key, status(0))
+    run(on_device(later))
+    assert large(later) == 0
+
+
+@needs_moves
+def test_what_its_owner_keeps_from_large_pages_stays_and_ends_all_moves_of_a_site() -> None:
+    kept, memory, key = small_pages(SIZE), small_pages(SIZE), "pages kept"
+    assert advised(kept.ctypes.data, SIZE, NO_LARGE)
+    bind(key, status(0))
+    run = site(key, [BYTES, BYTES], FEW)
+    first, second = on_device(kept), on_device(memory)
+    for given in ((second, second), (first, second), (second, second)):
+        assert large(memory) == 0
+        run(*given)
+    assert large(memory) == large(kept) == 0
+
+
+@needs_moves
+def test_pages_that_nobody_touched_are_not_made_and_are_no_refusal() -> None:
+    sparse, memory, key = mapped(SIZE), small_pages(SIZE), "pages of gaps"
+    sparse[::PAGE] = 1
+    bind(key, status(0))
+    run = site(key, [BYTES, BYTES], FEW)
+    for _ in range(3):
+        run(on_device(sparse), on_device(memory))
+    assert large(sparse) == 0
+    assert large(memory) == SIZE
+
+
+@needs_moves
+@pytest.mark.parametrize("pages", [1, 16, 19])
+def test_a_range_is_moved_in_stretches_up_to_its_end(pages: int) -> None:
+    memory = small_pages(pages * PAGE + 1000)
+    ask = asking(moved_pages.functions())
+    assert ask(memory.ctypes.data, memory.nbytes, 0) == 1
+    assert large(memory) == pages * PAGE
+
+
+@needs_moves
+@pytest.mark.parametrize("is_ours", [False, True])
+def test_advice_for_good_is_given_for_memory_of_ours_alone(is_ours: bool) -> None:
+    memory = small_pages(SIZE)
+    assert advised(memory.ctypes.data, SIZE, NO_LARGE)
+    ask = asking(moved_pages.functions())
+    assert ask(memory.ctypes.data, SIZE, int(is_ours)) == is_ours
+    assert large(memory) == (SIZE if is_ours else 0)
+
+
+@pytest.mark.parametrize("modes", ["always madvise [never]\n", None])
+def test_a_system_with_small_pages_alone_is_asked_for_nothing(
+    modes: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "enabled"
+    if modes is not None:
+        file.write_text(modes, encoding="ascii")
+    monkeypatch.setattr(moved_pages, "LARGE_PAGES", file)
+    text = moved_pages.functions()
+    assert "advise" not in text
+    assert "mincore" not in text
+    memory = small_pages(SIZE)
+    assert asking(text)(memory.ctypes.data, SIZE, 1) == 1
