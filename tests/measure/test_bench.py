@@ -18,6 +18,7 @@ from hlotune.measure.timing.cold_operands import Arena, copies, ring_bytes
 from hlotune.measure.timing.xla import baked_text, compiled, default_text, on_device
 from hlotune.measure.verification.buffers import rounded
 from hlotune.schedules.targets.cpu import CpuTarget
+from tests.support.pages import in_large_pages, needs_moves, small_pages
 from tests.support.tiny_dot import kernel, tiny_dot
 
 MEGABYTE = 1 << 20
@@ -119,6 +120,43 @@ def test_the_empty_call_leaves_results_alone_and_the_next_call_does_not() -> Non
     assert np.isfinite(np.asarray(found.last[0])).all()
 
 
+@needs_moves
+@pytest.mark.parametrize("packed", [None, False, True])
+def test_large_arguments_lie_in_large_pages_before_anything_is_timed(packed: bool | None) -> None:
+    """The default's, which are the candidates' too, whoever is made first."""
+    rows = 299_594
+    found = Bench(kernel(rows), host_target(), "warm")
+    memory = small_pages(28 * rows)
+    found._arrays[0] = on_device(memory.view(np.float32).reshape(rows, 7))
+    place = found._arrays[0].unsafe_buffer_pointer(), 8 * MEGABYTE
+    assert place[0] == memory.ctypes.data
+    assert in_large_pages(*place) == 0
+    if packed is None:
+        found.default(baked=False)
+    else:
+        found.candidate(tiny_dot(rows=rows, packed=packed))
+    assert in_large_pages(*place) == 8 * MEGABYTE
+
+
+def test_calls_that_are_timed_move_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A form has had its early calls when its first subject is there, and no other makes any."""
+    bound, empty = list[bool](), bench.bind_empty
+
+    def noted(key: str, *, moves: bool = False) -> None:
+        bound.append(moves)
+        empty(key, moves=moves)
+
+    monkeypatch.setattr(bench, "bind_empty", noted)
+    found = Bench(kernel(), host_target(), "warm")
+    subjects = (*found.default(), found.candidate(tiny_dot()), found.candidate(tiny_dot()))
+    assert bound.count(True) == 2  # without scratch and with it
+    bound.clear()
+    for subject in subjects:
+        subject.call()
+        subject.empty()
+    assert bound == [False] * len(subjects)
+
+
 @pytest.mark.parametrize(("scratch", "size"), [(0, 0), (1, 4096), (4097, 8192), (8192, 8192)])
 def test_scratch_comes_in_powers_of_two(scratch: int, size: int) -> None:
     assert bench.size_class(scratch) == size
@@ -154,7 +192,8 @@ def test_empty_calls_use_up_no_turn_of_the_ring() -> None:
 
     key, _ = found._program((0, ()))
     operands = found._cold((1,), [found.values[1]], "spied")
-    empty, call = found._empty(key, spy, operands), found._clock(spy, operands, lambda: None)
+    empty = found._empty(key, spy, next(operands))
+    call = found._clock(spy, operands, lambda: None)
     for clock in (call, empty, empty, empty, call):
         clock()
     first, *idle, second = seen
