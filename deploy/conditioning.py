@@ -27,9 +27,12 @@ MANY, TIMES_MANY = 0.1, 2.0
 """What is further off than `MANY`, relative to the result, may be so by fewer times what that
 moves: signs of numbers that are nothing but roundings differ in half of the cases."""
 
+DRAWS = 4
+"""So often inputs are nudged: a tie falls the other way in some draws, and not in others."""
+
 
 def nudged(values: Sequence[Array], seed: int = 0) -> tuple[Array, ...]:
-    """Each number goes to its neighbour towards zero or stays, at random.
+    """Each number goes to one of its two neighbours, at random.
 
     Whole numbers stay, which may be masks, labels or counts in a floating type, and so do
     infinities, NaNs, and all numbers of less than 32 bits: programs compute in f32 with these,
@@ -48,8 +51,9 @@ def _nudged(value: Array, rng: np.random.Generator) -> Array:
         return value
     bits = np.ascontiguousarray(value).view(f"u{value.dtype.itemsize}").reshape(value.shape)
     is_rounded = np.isfinite(value) & (value != np.rint(value))
-    moves = is_rounded & (rng.random(value.shape) < 0.5)
-    found: Array = (bits - moves.astype(bits.dtype)).view(value.dtype)
+    grows = rng.random(value.shape) < 0.5
+    step = is_rounded.astype(bits.dtype)
+    found: Array = np.where(grows, bits + step, bits - step).view(value.dtype)
     return found.reshape(value.shape)
 
 
@@ -90,12 +94,16 @@ def moves(
         values: the inputs, flat.
         results: what the default makes of them.
     """
-    found = called(program, default, nudged(values))
-    return tuple(_moves(r, np.asarray(x)) for r, x in zip(results, found, strict=True))
+    known = tuple(Moves(result, 0.0) for result in results)
+    for seed in range(DRAWS):
+        found = called(program, default, nudged(values, seed))
+        known = tuple(_further(m, np.asarray(x)) for m, x in zip(known, found, strict=True))
+    return known
 
 
-def _moves(result: Array, nudged_result: Array) -> Moves:
-    stays = finite(nudged_result)
-    if not stays.all() and result.dtype.kind not in "biu":
-        result = np.where(stays, result, np.asarray(np.nan, result.dtype))
-    return Moves(result, distance(result, nudged_result))
+def _further(known: Moves, result: Array) -> Moves:
+    """What is known with the result of one more draw."""
+    settled, stays = known.settled, finite(result)
+    if not stays.all() and settled.dtype.kind not in "biu":
+        settled = np.where(stays, settled, np.asarray(np.nan, settled.dtype))
+    return Moves(settled, max(known.distance, distance(settled, result)))

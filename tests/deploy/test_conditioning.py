@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from hlotune.deploy.accuracy import Judge
-from hlotune.deploy.conditioning import TIMES_MOVED, nudged
+from hlotune.deploy.conditioning import DRAWS, TIMES_MOVED, nudged
 from hlotune.deploy.inputs import example_inputs
 from hlotune.hlo.calling.callable import jitted
 from hlotune.hlo.frontends.program import Program, load
@@ -26,13 +26,14 @@ def normal(*shape: int) -> Array:
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_numbers_go_to_their_neighbour_towards_zero_or_stay(dtype: Any) -> None:
+def test_numbers_go_to_one_of_their_neighbours(dtype: Any) -> None:
     x = normal(1000).astype(dtype)
     (found,) = nudged([x])
-    went = found != x
     assert found.dtype == x.dtype
-    np.testing.assert_array_equal(found[went], np.nextafter(x, dtype(0))[went])
-    assert 400 < np.count_nonzero(went) < 600
+    grows = abs(found) > abs(x)
+    away = np.copysign(dtype(np.inf), x)
+    np.testing.assert_array_equal(found, np.nextafter(x, np.where(grows, away, dtype(0))))
+    assert 400 < np.count_nonzero(grows) < 600
 
 
 def test_complex_numbers_move_in_both_parts() -> None:
@@ -40,7 +41,8 @@ def test_complex_numbers_move_in_both_parts() -> None:
     (found,) = nudged([x])
     assert found.shape == x.shape and found.dtype == x.dtype
     for part in (np.real, np.imag):
-        assert 150 < np.count_nonzero(part(found) != part(x)) < 350
+        assert np.count_nonzero(part(found) != part(x)) == 500
+        assert 150 < np.count_nonzero(abs(part(found)) > abs(part(x))) < 350
 
 
 @pytest.mark.parametrize(
@@ -67,7 +69,7 @@ def test_what_is_exact_for_a_program_stays(x: Array) -> None:
 def test_the_smallest_number_stays_finite() -> None:
     x = np.full(60, np.finfo(np.float32).smallest_subnormal, np.float32)
     (found,) = nudged([x])
-    assert set(found) == {x[0], np.float32(0)}
+    assert set(found) == {2 * x[0], np.float32(0)}
 
 
 def signs(x: Any, y: Any) -> Any:
@@ -166,7 +168,7 @@ def test_what_roundings_make_infinite_may_be_infinite_and_nothing_else() -> None
     judge, default = asked(load(blows_up, x))
     (known,) = judge.moves()
     lost = ~np.isfinite(known.settled)
-    assert 16 < np.count_nonzero(lost) < 48 and not lost[64:].any()
+    assert 32 < np.count_nonzero(lost) <= 64 and not lost[64:].any()
 
     def infinite_at(places: Array) -> Callable[..., Any]:
         return lambda x: (np.where(places, np.inf, np.asarray(default(x))).astype(np.float32),)
@@ -216,7 +218,7 @@ def test_the_default_is_called_again_only_where_a_result_is_too_far_off() -> Non
         return default(*values)
 
     judge = replace(Judge.of(program, counted, example_inputs(program)), references=(UNKNOWN,))
-    for function, so_many in ((default, 1), (flipped(default, slice(0, 2048)), 2)):
+    for function, so_many in ((default, 1), (flipped(default, slice(0, 2048)), 1 + DRAWS)):
         judge.judge(function, "standard")
         assert len(calls) == so_many
 
