@@ -4,7 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from hlotune.codegen.runtime.dispatcher import TARGET, ensure_registered
+from hlotune.codegen.runtime.abi import TARGET
+from hlotune.codegen.runtime.dispatcher import ensure_registered
 from hlotune.codegen.runtime.prepacking import part_bytes
 from hlotune.hlo.graph import TensorType
 

@@ -81,9 +81,10 @@ def test_windows_that_the_dilation_divides_have_no_taps_beyond_them(window: int)
 def test_windows_that_leave_in_two_dimensions_at_once_have_no_phases() -> None:
     c = first(transposed())[0].contraction
     diagonal = {}
-    for x in (x for x in c.core.loads if x.beside):
-        row, _, *others = x.beside.index
-        diagonal[x] = replace(x, beside=replace(x.beside, index=(row, row, *others)))
+    for x in c.core.loads:
+        if x.beside:
+            row, _, *others = x.beside.index
+            diagonal[x] = replace(x, beside=replace(x.beside, index=(row, row, *others)))
     assert diagonal and len(c.phases) == 2
     core = replace(c.core, values=map_all_loads(c.core.values, diagonal))
     assert not replace(c, core=core).phases

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 import pytest
 
-from hlotune.codegen.runtime.dispatcher import crew_rests
+from hlotune.codegen.runtime.dispatcher import bind_empty, crew_rests
 from hlotune.hlo.graph import TensorType
 from hlotune.measure.machine.run_queue import RunQueue
 from hlotune.measure.machine.targets import host_target
@@ -140,7 +140,7 @@ def test_large_arguments_lie_in_large_pages_before_anything_is_timed(packed: boo
 
 def test_calls_that_are_timed_move_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """A form has had its early calls when its first subject is there, and no other makes any."""
-    bound, empty = list[bool](), bench.bind_empty
+    bound, empty = list[bool](), bind_empty
 
     def noted(key: str, *, moves: bool = False) -> None:
         bound.append(moves)
