@@ -213,7 +213,7 @@ class Judge:
 
     def _unless_roundings_explain(self, k: int, verdict: Accuracy, got: Array) -> Accuracy:
         """The verdict on a result that is too far off; not wrong where roundings of the inputs take
-        the default's own result as far.  Calls the default again."""
+        the default's own result as far.  Calls the default a few times more."""
         known = self.moves()[k]
         if known.explain(got):
             found = apart(known.settled, got)

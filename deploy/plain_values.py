@@ -61,9 +61,9 @@ def distance(expected: Array, got: Array) -> float:
 @dataclass(frozen=True, slots=True)
 class _Sums:
     off: float
-    """Of the squares of differences."""
+    """The sum of the squares of differences."""
     size: float
-    """Of the squares of what is expected."""
+    """The sum of the squares of what is expected."""
     numbers: int
     known: int
     """Those of the numbers that are expected to be finite."""
