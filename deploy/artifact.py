@@ -31,6 +31,7 @@ from jax.stages import Lowered
 from hlotune.codegen.built import Built
 from hlotune.codegen.runtime import dispatcher
 from hlotune.codegen.runtime.abi import TARGET
+from hlotune.codegen.runtime.sequence import members
 from hlotune.deploy.agreement import check_calls, check_members, check_signature
 from hlotune.deploy.apply import TunedFunction
 from hlotune.deploy.archive import AGAIN, read_stored, write_stored
@@ -242,7 +243,7 @@ def _placed(digest: str, data: bytes, placed: dict[str, Any], device: jax.Device
 def _members(tuned: TunedFunction) -> dict[str, bytes]:
     whole = combined(tuned.program, tuned.replacements)
     module = with_weights(whole.module, tuned.program.weights)
-    called = {c.config.get("key") for c in custom_calls.calls(module, TARGET)}
+    called = {c.config["key"] for site in custom_calls.calls(module, TARGET) for c in members(site)}
     made = [r.built for r in tuned.replacements if r.built]
     builts = {built.key: built for built in made if built.key in called}
     return {

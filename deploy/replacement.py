@@ -14,6 +14,7 @@ from hlotune.codegen.backends import backend_named
 from hlotune.codegen.build import build
 from hlotune.codegen.built import Built
 from hlotune.codegen.runtime.abi import TARGET
+from hlotune.codegen.runtime.merged_calls import merge_calls
 from hlotune.hlo.calling.callable import JittedProgram, jitted
 from hlotune.hlo.calling.donation import donated_pairs
 from hlotune.hlo.calling.splice import splice
@@ -151,6 +152,7 @@ def combined(program: Program, replacements: Sequence[Replacement]) -> Combined:
     )
     if any(r.built is not None and r.built.in_place for r in replacements):
         order_writes(spliced.module, TARGET)
+    merge_calls(spliced.module)
     waiting = {r.site: iter(r.packed) for r in replacements}
     return Combined(spliced.module, tuple(next(waiting[site]) for site, _ in spliced.hidden))
 

@@ -8,6 +8,7 @@ from hlotune.codegen.runtime.abi import TARGET
 from hlotune.codegen.runtime.dispatcher import ensure_registered
 from hlotune.codegen.runtime.prepacking import part_bytes
 from hlotune.hlo.graph import TensorType
+from hlotune.hlo.mlir.custom_calls import row_major_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,11 +147,7 @@ def _values(used: int, produced: int) -> str:
 
 
 def _row_major(types: Sequence[TensorType]) -> str:
-    def layout(rank: int) -> str:
-        order = f"[{', '.join(map(str, reversed(range(rank))))}]" if rank else ""
-        return f"dense<{order}> : tensor<{rank}xindex>"
-
-    return ", ".join(layout(len(t.shape)) for t in types)
+    return ", ".join(row_major_text(len(t.shape)) for t in types)
 
 
 def _quoted(text: str) -> str:

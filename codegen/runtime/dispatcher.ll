@@ -1,7 +1,8 @@
 ; The one custom call that XLA makes: `hlotune_call`, a typed-FFI handler of two stages.
 ;
 ; Instantiate, once for each call site when a program is loaded, finds the slot of the site's key and keeps it as the
-; site's state.  Execute gathers the addresses of operands and results, and calls what is bound to the slot.
+; site's state.  Execute gathers the addresses of operands and results, and calls what is bound to the slot.  A site may
+; have several keys: then it calls what is bound to each, one behind the other (sequence.py says how they are written).
 ; Structs and numbers are those of xla/ffi/api/c_api.h, API 0.3; a test compares them with the header.
 
 ; ---- XLA's structs (all begin with their size and a list of extensions)
@@ -28,7 +29,9 @@
 %Slot = type { ptr, ptr, i64, ptr, i64 }              ; next slot, binding, calls running now, key, its length
 %Binding = type { ptr, i64, i64, ptr, i64, i64 }      ; kernel, threads, scratch bytes, packed arguments, count, moves
 %Packed = type { i64, i64 }                           ; argument, bytes
-%Instance = type { ptr, i64, i64, i64 }               ; slot, bytes of the scratch result (0: there is none), stacks, calls
+; slot, bytes of the scratch result (0: there is none), stacks, calls, steps (0: one kernel, of the slot), their words;
+; behind it lie a slot for each step, and the words
+%Instance = type { ptr, i64, i64, i64, i64, ptr }
 ; Where `moves` is not 0, early calls move memory (settle).
 ; Where `stacks` is not 0, packed arguments may have several parts, and the last operands are i64: for each packed
 ; argument, in their order, which part the call reads.
@@ -40,6 +43,8 @@
 @hlotune_state_info = global %TypeInfo { i64 24, ptr null, ptr @free }
 
 @name_key = internal constant [3 x i8] c"key"
+@name_keys = internal constant [4 x i8] c"keys"
+@name_words = internal constant [5 x i8] c"words"
 @name_scratch = internal constant [13 x i8] c"scratch_bytes"
 @name_stacks = internal constant [6 x i8] c"stacks"
 ; dispatcher.py adds the messages @no_key ... @bad_status, @pause, @processor and @now, moved_pages.py
@@ -262,7 +267,17 @@ answered:
 begin:
   %span = call ptr @attribute(ptr %frame, ptr @name_key, i64 3, i32 4)         ; XLA_FFI_AttrType_STRING
   %some = icmp ne ptr %span, null
-  br i1 %some, label %resolve, label %no_key
+  br i1 %some, label %resolve, label %look_for_several
+look_for_several:
+  %keys = call ptr @attribute(ptr %frame, ptr @name_keys, i64 4, i32 4)
+  %words = call ptr @attribute(ptr %frame, ptr @name_words, i64 5, i32 4)
+  %some_keys = icmp ne ptr %keys, null
+  %some_words = icmp ne ptr %words, null
+  %several = and i1 %some_keys, %some_words
+  br i1 %several, label %make_sequence, label %no_key
+make_sequence:
+  %sequence_error = call ptr @instantiate_sequence(ptr %frame, ptr %keys, ptr %words)
+  ret ptr %sequence_error
 no_key:
   %invalid = call ptr @fail(ptr %frame, i32 3, ptr @no_key, ptr null, i64 0, i64 0, i64 0)
   ret ptr %invalid
@@ -279,14 +294,13 @@ unknown:
 make:
   %bytes = call i64 @number(ptr %frame, ptr @name_scratch, i64 13)
   %stacks = call i64 @number(ptr %frame, ptr @name_stacks, i64 6)
-  %instance = call ptr @malloc(i64 32)                 ; XLA frees it with the program: hlotune_state_info
+  %instance = call ptr @malloc(i64 48)                 ; XLA frees it with the program: hlotune_state_info
+  store %Instance zeroinitializer, ptr %instance
   store ptr %slot, ptr %instance
   %bytes_at = getelementptr %Instance, ptr %instance, i32 0, i32 1
   store i64 %bytes, ptr %bytes_at
   %stacks_at = getelementptr %Instance, ptr %instance, i32 0, i32 2
   store i64 %stacks, ptr %stacks_at
-  %calls_at = getelementptr %Instance, ptr %instance, i32 0, i32 3
-  store i64 0, ptr %calls_at
   %error = call ptr @keep(ptr %frame, ptr %instance)
   ret ptr %error
 }
@@ -313,6 +327,14 @@ no_state:
 run:
   %instance_at = getelementptr %State, ptr %arguments, i32 0, i32 5
   %instance = load ptr, ptr %instance_at
+  %steps_at = getelementptr %Instance, ptr %instance, i32 0, i32 4
+  %steps = load i64, ptr %steps_at
+  %several = icmp ne i64 %steps, 0
+  br i1 %several, label %run_several, label %run_one
+run_several:
+  %sequence_error = call ptr @run_sequence(ptr %frame, ptr %instance, i64 %steps)
+  ret ptr %sequence_error
+run_one:
   %slot = load ptr, ptr %instance
   %running_at = getelementptr %Slot, ptr %slot, i32 0, i32 2
   %binding_at = getelementptr %Slot, ptr %slot, i32 0, i32 1
@@ -324,14 +346,32 @@ run:
 }
 
 define internal ptr @run_binding(ptr %frame, ptr %instance, ptr %slot, ptr %binding) {
+  %given_at = getelementptr %Instance, ptr %instance, i32 0, i32 1
+  %given = load i64, ptr %given_at
+  %args_size_at = getelementptr %CallFrame, ptr %frame, i32 0, i32 5, i32 2
+  %args_size = load i64, ptr %args_size_at
+  %unfit = call ptr @check_binding(ptr %frame, ptr %slot, ptr %binding, i64 %given, ptr null, i64 %args_size)
+  %bad = icmp ne ptr %unfit, null
+  br i1 %bad, label %refuse, label %call
+refuse:
+  ret ptr %unfit
+call:
+  call void @settle(ptr %frame, ptr %instance, ptr %binding)
+  %stacks_at = getelementptr %Instance, ptr %instance, i32 0, i32 2
+  %stacks = load i64, ptr %stacks_at
+  %status = call i32 @call_kernel(ptr %frame, ptr %binding, i64 %given, i64 %stacks)
+  %error = call ptr @error_of(ptr %frame, ptr %slot, i32 %status)
+  ret ptr %error
+}
+
+; An error where nothing is bound, or what is bound needs more than a call gives it.
+define internal ptr @check_binding(ptr %frame, ptr %slot, ptr %binding, i64 %given, ptr %places, i64 %arguments) {
   %bound = icmp ne ptr %binding, null
   br i1 %bound, label %check_scratch, label %unbound
 unbound:
   %precondition = call ptr @fail_slot(ptr %frame, i32 9, ptr @not_bound, ptr %slot, i64 0, i64 0)
   ret ptr %precondition
 check_scratch:
-  %given_at = getelementptr %Instance, ptr %instance, i32 0, i32 1
-  %given = load i64, ptr %given_at
   %needed_at = getelementptr %Binding, ptr %binding, i32 0, i32 2
   %needed = load i64, ptr %needed_at
   %enough = icmp sge i64 %given, %needed
@@ -340,16 +380,11 @@ too_few:
   %few = call ptr @fail_slot(ptr %frame, i32 9, ptr @few_scratch, ptr %slot, i64 %needed, i64 %given)
   ret ptr %few
 check_packed:
-  %packed_error = call ptr @check_packed(ptr %frame, ptr %slot, ptr %binding)
-  %packed_bad = icmp ne ptr %packed_error, null
-  br i1 %packed_bad, label %badly_packed, label %call
-badly_packed:
-  ret ptr %packed_error
-call:
-  call void @settle(ptr %frame, ptr %instance, ptr %binding)
-  %stacks_at = getelementptr %Instance, ptr %instance, i32 0, i32 2
-  %stacks = load i64, ptr %stacks_at
-  %status = call i32 @call_kernel(ptr %frame, ptr %binding, i64 %given, i64 %stacks)
+  %error = call ptr @check_packed(ptr %frame, ptr %slot, ptr %binding, ptr %places, i64 %arguments)
+  ret ptr %error
+}
+
+define internal ptr @error_of(ptr %frame, ptr %slot, i32 %status) {
   %good = icmp eq i32 %status, 0
   br i1 %good, label %done, label %failed
 failed:
@@ -358,6 +393,28 @@ failed:
   ret ptr %internal
 done:
   ret ptr null
+}
+
+; The operand that an argument of a kernel is: of the same number where there are no places; -1 where it is none.
+define internal i64 @operand(ptr %places, i64 %arguments, i64 %argument) {
+  %is_one = icmp ult i64 %argument, %arguments
+  br i1 %is_one, label %look, label %none
+look:
+  %direct = icmp eq ptr %places, null
+  br i1 %direct, label %same, label %find
+same:
+  ret i64 %argument
+find:
+  %place_at = getelementptr i64, ptr %places, i64 %argument
+  %place = load i64, ptr %place_at
+  %kind = and i64 %place, 3
+  %at = lshr i64 %place, 2
+  %is_operand = icmp eq i64 %kind, 0
+  br i1 %is_operand, label %found, label %none
+found:
+  ret i64 %at
+none:
+  ret i64 -1
 }
 
 ; The second call of a site and the two behind it move large results and arguments into large pages.  What is called
@@ -400,7 +457,7 @@ done:
 }
 
 ; A kernel that reads an argument in packed form must get it so: bytes, and as many as it reads.
-define internal ptr @check_packed(ptr %frame, ptr %slot, ptr %binding) {
+define internal ptr @check_packed(ptr %frame, ptr %slot, ptr %binding, ptr %places, i64 %arguments) {
 entry:
   %packed_at = getelementptr %Binding, ptr %binding, i32 0, i32 3
   %count_at = getelementptr %Binding, ptr %binding, i32 0, i32 4
@@ -416,7 +473,8 @@ look:
   %bytes_at = getelementptr %Packed, ptr %packed, i64 %i, i32 1
   %argument = load i64, ptr %argument_at
   %bytes = load i64, ptr %bytes_at
-  %good = call i1 @holds(ptr %frame, i64 %argument, i64 %bytes)
+  %operand = call i64 @operand(ptr %places, i64 %arguments, i64 %argument)
+  %good = call i1 @holds(ptr %frame, i64 %operand, i64 %bytes)
   %next = add i64 %i, 1
   br i1 %good, label %check, label %bad
 bad:
@@ -426,15 +484,15 @@ fine:
   ret ptr null
 }
 
-define internal i1 @holds(ptr %frame, i64 %argument, i64 %bytes) { ; is the argument a ui8 vector of so many bytes
+define internal i1 @holds(ptr %frame, i64 %operand, i64 %bytes) { ; is it a ui8 vector of so many bytes
   %size_at = getelementptr %CallFrame, ptr %frame, i32 0, i32 5, i32 2
   %size = load i64, ptr %size_at
-  %given = icmp slt i64 %argument, %size
+  %given = icmp ult i64 %operand, %size
   br i1 %given, label %check_type, label %no
 check_type:
   %buffers_at = getelementptr %CallFrame, ptr %frame, i32 0, i32 5, i32 4
   %buffers = load ptr, ptr %buffers_at
-  %buffer_at = getelementptr ptr, ptr %buffers, i64 %argument
+  %buffer_at = getelementptr ptr, ptr %buffers, i64 %operand
   %buffer = load ptr, ptr %buffer_at
   %dtype_at = getelementptr %Buffer, ptr %buffer, i32 0, i32 2
   %rank_at = getelementptr %Buffer, ptr %buffer, i32 0, i32 4
@@ -540,7 +598,7 @@ done:
 }
 
 ; Moves the addresses of packed arguments to the parts that the last operands name; false where one is not there.
-define internal i1 @choose_parts(ptr %frame, ptr %binding, ptr %addresses) {
+define internal i1 @choose_parts(ptr %frame, ptr %binding, ptr %addresses, ptr %places, i64 %arguments) {
 entry:
   %size_at = getelementptr %CallFrame, ptr %frame, i32 0, i32 5, i32 2
   %buffers_at = getelementptr %CallFrame, ptr %frame, i32 0, i32 5, i32 4
@@ -550,7 +608,7 @@ entry:
   %count_at = getelementptr %Binding, ptr %binding, i32 0, i32 4
   %packed = load ptr, ptr %packed_at
   %count = load i64, ptr %count_at
-  %first = sub i64 %size, %count
+  %first = sub i64 %arguments, %count
   %enough = icmp sge i64 %first, 0
   br i1 %enough, label %check, label %no
 check:
@@ -559,7 +617,11 @@ check:
   br i1 %more, label %look, label %yes
 look:
   %next = add i64 %i, 1
-  %place = add i64 %first, %i
+  %position = add i64 %first, %i
+  %place = call i64 @operand(ptr %places, i64 %arguments, i64 %position)
+  %is_operand = icmp ult i64 %place, %size
+  br i1 %is_operand, label %look_at_type, label %no
+look_at_type:
   %index_buffer_at = getelementptr ptr, ptr %buffers, i64 %place
   %index_buffer = load ptr, ptr %index_buffer_at
   %dtype_at = getelementptr %Buffer, ptr %index_buffer, i32 0, i32 2
@@ -579,7 +641,8 @@ read:
   %offset = mul i64 %index, %step
   %end = add i64 %offset, %bytes
   %not_below = icmp sge i64 %index, 0
-  %holds = call i1 @holds(ptr %frame, i64 %argument, i64 %end)
+  %operand = call i64 @operand(ptr %places, i64 %arguments, i64 %argument)
+  %holds = call i1 @holds(ptr %frame, i64 %operand, i64 %end)
   %there = and i1 %not_below, %holds
   br i1 %there, label %move, label %no
 move:
@@ -608,7 +671,7 @@ define internal i32 @call_kernel(ptr %frame, ptr %binding, i64 %scratch_bytes, i
   %has_stacks = icmp ne i64 %stacks, 0
   br i1 %has_stacks, label %choose, label %go_on
 choose:
-  %chosen = call i1 @choose_parts(ptr %frame, ptr %binding, ptr %arg_addresses)
+  %chosen = call i1 @choose_parts(ptr %frame, ptr %binding, ptr %arg_addresses, ptr null, i64 %args_size)
   br i1 %chosen, label %go_on, label %no_part
 no_part:
   ret i32 -2                                          ; an index beyond the parts

@@ -3,7 +3,8 @@
 XLA knows a single target, `hlotune_call`.  A call site names its kernel by a key that is the same
 in every process; when XLA loads the program, the handler looks the key up once and keeps the
 slot.  `bind` decides, at any time, what machine code a slot runs, so that one compiled program
-can run one candidate after another.  The handlers are in `dispatcher.ll`, loops in `pool.ll`.
+can run one candidate after another.  The handlers are in
+`dispatcher.ll` and, for sites of several keys, `sequence.ll`; loops are in `pool.ll`.
 
 Loops of a kernel run on threads of our own, one bound to each processor (`thread_pool.py`), over as
 many as the kernel was built for and XLA's pool has: one contiguous range a thread, the same way in
@@ -209,7 +210,7 @@ def _start_crew() -> Crew:
 
 @cache
 def _library() -> Library:
-    files = (Path(__file__).with_name(f) for f in ("dispatcher.ll", "pool.ll"))
+    files = (Path(__file__).with_name(f) for f in ("dispatcher.ll", "sequence.ll", "pool.ll"))
     text = "\n".join(
         [
             _messages(),

@@ -7,7 +7,7 @@ from typing import Any
 from hlotune.hlo.graph import TensorType
 from hlotune.hlo.mlir.module import Module
 from hlotune.hlo.mlir.values import tensor_type
-from hlotune.hlo.mlir.versions import ir
+from hlotune.hlo.mlir.versions import ir, stablehlo
 from hlotune.hlo.mlir.walking import operations_in
 
 
@@ -59,6 +59,37 @@ def config_of(operation: Any) -> dict[str, str | int]:
         if isinstance(named.attr, ir.StringAttr | ir.IntegerAttr):
             config[named.name] = named.attr.value
     return config
+
+
+def scratch_bytes(operation: Any) -> int:
+    """The bytes of scratch that a custom call has as its last result; 0 where it has none."""
+    stated = config_of(operation).get("scratch_bytes")
+    return stated if isinstance(stated, int) else 0
+
+
+def own_results(operation: Any) -> list[Any]:
+    """The results of a custom call but for its scratch."""
+    results = list(operation.results)
+    return results[:-1] if scratch_bytes(operation) else results
+
+
+def aliases_of(operation: Any) -> list[tuple[int, int]]:
+    """(result, operand) for each result of a custom call that lies in the memory of an operand."""
+    if "output_operand_aliases" not in operation.attributes:
+        return []
+    found = map(stablehlo.OutputOperandAlias, operation.attributes["output_operand_aliases"])
+    return [(next(iter(a.output_tuple_indices), 0), a.operand_index) for a in found]
+
+
+def row_major(kind: Any) -> Any:
+    """The layout of an array of a type of MLIR in which its last dimension lies together."""
+    return ir.Attribute.parse(row_major_text(len(tensor_type(kind).shape)))
+
+
+def row_major_text(rank: int) -> str:
+    """The same layout as text, of an array of so many dimensions."""
+    order = f"[{', '.join(map(str, reversed(range(rank))))}]" if rank else ""
+    return f"dense<{order}> : tensor<{rank}xindex>"
 
 
 def _call(operation: Any) -> Call:

@@ -10,14 +10,14 @@ its last operands say which parts: XLA copies what it writes over.
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from hlotune.hlo.mlir.custom_calls import config_of, is_call_of
+from hlotune.hlo.mlir.custom_calls import aliases_of, config_of, is_call_of, own_results, row_major
 from hlotune.hlo.mlir.module import Module
 from hlotune.hlo.mlir.rewrite import dependences, sort_block
 from hlotune.hlo.mlir.values import tensor_type
-from hlotune.hlo.mlir.versions import ir, stablehlo
+from hlotune.hlo.mlir.versions import ir
 from hlotune.hlo.mlir.walking import replace
 
-_ALIASES, _LAYOUTS = "output_operand_aliases", "operand_layouts"
+_LAYOUTS = "operand_layouts"
 
 
 def order_writes(module: Module, target: str) -> None:
@@ -88,20 +88,19 @@ def _put_behind_readers(call: Any, order: _Order, target: str) -> list[Any]:
 
 def _written_over(call: Any) -> Iterator[Any]:
     """The arguments of the program in whose memory a call has results."""
-    if _ALIASES in call.attributes:
-        for alias in ir.ArrayAttr(call.attributes[_ALIASES]):
-            value = call.operands[stablehlo.OutputOperandAlias(alias).operand_index]
-            if isinstance(value.owner, ir.Block):
-                yield value
+    for _, operand in aliases_of(call):
+        value = call.operands[operand]
+        if isinstance(value.owner, ir.Block):
+            yield value
 
 
 def _waiting(call: Any, readers: Sequence[Any]) -> Any:
     """A call like another one that takes the smallest result of each of some others too, as
     operands behind its own."""
-    smallest = [min(r.results, key=lambda x: tensor_type(x.type).bytes) for r in readers]
+    smallest = [min(own_results(r), key=lambda x: tensor_type(x.type).bytes) for r in readers]
     operands = [*call.operands, *smallest]
     attributes = {name: call.attributes[name] for name in call.attributes}
-    layouts = [*ir.ArrayAttr(attributes[_LAYOUTS]), *(_row_major(x) for x in smallest)]
+    layouts = [*ir.ArrayAttr(attributes[_LAYOUTS]), *(row_major(x.type) for x in smallest)]
     attributes[_LAYOUTS] = ir.ArrayAttr.get(layouts)
     with ir.InsertionPoint(call):
         types = [r.type for r in call.results]
@@ -110,9 +109,3 @@ def _waiting(call: Any, readers: Sequence[Any]) -> Any:
 
 def _results(calls: Iterable[Any]) -> list[Any]:
     return [value for call in calls for value in call.results]
-
-
-def _row_major(value: Any) -> Any:
-    rank = len(tensor_type(value.type).shape)
-    order = f"[{', '.join(map(str, reversed(range(rank))))}]" if rank else ""
-    return ir.Attribute.parse(f"dense<{order}> : tensor<{rank}xindex>")

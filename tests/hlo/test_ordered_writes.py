@@ -100,3 +100,10 @@ def test_calls_never_wait_for_one_another_in_a_ring() -> None:
         call("b", "%w#0, %p"), results="%a#0, %b#0",
     )  # fmt: skip
     assert sorted(map(len, taken(longer).values())) == [1, 2, 2, 2]
+
+
+def test_a_call_that_writes_takes_no_scratch_of_those_that_read() -> None:
+    """Scratch is nobody's result: several calls may have theirs in one place."""
+    reader = call("r", "%p, %q").replace('key = "r"', 'key = "r", scratch_bytes = 8 : i64')
+    module = ordered(call("w", "%p", over=0), reader, results="%w#0, %r#0")
+    assert taken(module) == {"r": [F, F], "w": [F, F]}

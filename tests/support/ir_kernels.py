@@ -27,6 +27,38 @@ def build(
     return Built(machine_code, scratch_bytes, packed, 0, threads)
 
 
+def add(n: int) -> Loaded:
+    """`results[0][i] = args[0][i] + args[1][i]` for n f32."""
+    return load(
+        build(f"""
+define i32 @kernel(ptr %call) {{
+entry:
+  %results_at = getelementptr %Call, ptr %call, i32 0, i32 1
+  %args = load ptr, ptr %call
+  %results = load ptr, ptr %results_at
+  %second_at = getelementptr ptr, ptr %args, i64 1
+  %a = load ptr, ptr %args
+  %b = load ptr, ptr %second_at
+  %y = load ptr, ptr %results
+  br label %loop
+loop:
+  %i = phi i64 [ 0, %entry ], [ %next, %loop ]
+  %a_at = getelementptr float, ptr %a, i64 %i
+  %b_at = getelementptr float, ptr %b, i64 %i
+  %y_at = getelementptr float, ptr %y, i64 %i
+  %left = load float, ptr %a_at
+  %right = load float, ptr %b_at
+  %sum = fadd float %left, %right
+  store float %sum, ptr %y_at
+  %next = add i64 %i, 1
+  %more = icmp slt i64 %next, {n}
+  br i1 %more, label %loop, label %done
+done:
+  ret i32 0
+}}""")
+    )
+
+
 def scale(factor: float, n: int, packed: tuple[Packed, ...] = ()) -> Loaded:
     """`results[0][i] = factor * args[0][i]` for n f32."""
     return load(

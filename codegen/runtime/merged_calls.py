@@ -1,0 +1,211 @@
+"""Calls of several kernels that follow each other, made as one call of XLA's.
+
+Each call costs XLA some microseconds, for which small kernels wait.  What one kernel writes and
+only kernels of the same call read lies in memory that they share.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from hlotune.codegen.runtime.abi import TARGET
+from hlotune.codegen.runtime.sequence import Kind, Place, Step, keys_of, words_of
+from hlotune.codegen.runtime.shared_memory import Life, laid_out
+from hlotune.hlo.mlir.call_runs import runs
+from hlotune.hlo.mlir.custom_calls import (
+    aliases_of,
+    config_of,
+    is_call_of,
+    own_results,
+    row_major,
+    scratch_bytes,
+)
+from hlotune.hlo.mlir.module import Module
+from hlotune.hlo.mlir.rewrite import sort_block
+from hlotune.hlo.mlir.values import tensor_type
+from hlotune.hlo.mlir.versions import ir, stablehlo
+from hlotune.hlo.mlir.walking import operations_in, replace
+
+
+def merge_calls(module: Module) -> None:
+    """Makes one call of each run of calls of kernels, in all blocks of a module."""
+    with module.op.context, ir.Location.unknown():
+        for block in _blocks(module):
+            operations = [o.operation for o in block.operations]
+            found = [_Run(tuple(r)) for r in runs(operations, _is_ours)]
+            long = [run for run in found if len(run.calls) > 1]
+            for run in long:
+                _merge(run)
+            if long:
+                sort_block(block)
+
+
+def _blocks(module: Module) -> list[Any]:
+    """The blocks in which kernels are called."""
+    found = list[Any]()
+    for call in operations_in(module.op.operation, lambda n: n == "stablehlo.custom_call"):
+        if _is_ours(call) and call.operation.block not in found:
+            found.append(call.operation.block)
+    return found
+
+
+def _is_ours(operation: Any) -> bool:
+    return is_call_of(operation, TARGET) and "key" in config_of(operation)
+
+
+@dataclass(frozen=True)
+class _Run:
+    """Calls that become one, and reshapes of what they give."""
+
+    operations: tuple[Any, ...]
+
+    @cached_property
+    def calls(self) -> list[Any]:
+        return [o for o in self.operations if _is_ours(o)]
+
+    @cached_property
+    def number(self) -> Mapping[Any, int]:
+        return {c: i for i, c in enumerate(self.calls)}
+
+    @cached_property
+    def reshapes(self) -> Mapping[Any, Any]:
+        """What each reshape of the run gives, and of which result of a call it is one."""
+        return {
+            o.results[0]: _source(o.results[0]) for o in self.operations if o not in self.number
+        }
+
+    @cached_property
+    def places(self) -> "_Places":
+        return _Places.of(self)
+
+    def readers(self, value: Any) -> Iterator[int | None]:
+        """The numbers of the calls that read a value or a reshape of it; None for each other."""
+        for use in value.uses:
+            reader = use.owner.operation
+            if reader in self.number:
+                yield self.number[reader]
+            elif reader.results and reader.results[0] in self.reshapes:
+                yield from self.readers(reader.results[0])
+            else:
+                yield None
+
+    def is_read_outside(self, value: Any) -> bool:
+        return None in self.readers(value)
+
+
+def _source(value: Any) -> Any:
+    """The value of which another one is a reshape: it lies in the same memory."""
+    while not isinstance(value.owner, ir.Block) and value.owner.name == "stablehlo.reshape":
+        value = value.owner.operands[0]
+    return value
+
+
+@dataclass(frozen=True)
+class _Places:
+    """Where all lies that the calls of a run read and write."""
+
+    operands: tuple[Any, ...]
+    results: tuple[Any, ...]
+    """The values that are read outside."""
+    known: Mapping[Any, Place]
+    scratch: Mapping[int, int]
+    """By the number of the call, where its scratch begins in the shared memory."""
+    shared_bytes: int
+
+    @staticmethod
+    def of(run: _Run) -> "_Places":
+        made = [value for call in run.calls for value in own_results(call)]
+        operands = _operands(run, set(made))
+        results = [v for v in made if run.is_read_outside(v)]
+        shared = [v for v in made if not run.is_read_outside(v)]
+        scratch = {i: n for c, i in run.number.items() if (n := scratch_bytes(c))}
+        lives = [*(_life(run, v) for v in shared), *(Life(n, i, i) for i, n in scratch.items())]
+        offsets, size = laid_out(lives)
+        known = {v: Place(Kind.OPERAND, i) for i, v in enumerate(operands)}
+        known |= {v: Place(Kind.RESULT, i) for i, v in enumerate(results)}
+        known |= {v: Place(Kind.SHARED, at) for v, at in zip(shared, offsets, strict=False)}
+        begins = dict(zip(scratch, offsets[len(shared) :], strict=True))
+        return _Places(tuple(operands), tuple(results), known, begins, size)
+
+
+def _operands(run: _Run, made: set[Any]) -> list[Any]:
+    """What the calls read from outside, each once."""
+    read = dict.fromkeys(_source(v) for call in run.calls for v in call.operands)
+    return [v for v in read if v not in made]
+
+
+def _life(run: _Run, value: Any) -> Life:
+    first = run.number[value.owner.operation]
+    last = max((k for k in run.readers(value) if k is not None), default=first)
+    return Life(max(1, tensor_type(value.type).bytes), first, last)
+
+
+def _merge(run: _Run) -> None:
+    """Puts one call in the place of those of a run; its block may be left out of order."""
+    merged = _merged(run, run.places)
+    new = dict(zip(run.places.results, merged.results, strict=False))
+    with ir.InsertionPoint(run.operations[-1]):
+        for value, source in run.reshapes.items():
+            if run.is_read_outside(value):
+                new[value] = stablehlo.ReshapeOp(value.type, new[source]).result
+    replace(run.operations, list(new), list(new.values()))
+
+
+def _merged(run: _Run, places: _Places) -> Any:
+    first, steps = run.calls[0], [_step(run, call) for call in run.calls]
+    types = [v.type for v in places.results]
+    if places.shared_bytes:
+        byte = ir.IntegerType.get_unsigned(8)
+        types.append(ir.RankedTensorType.get([places.shared_bytes], byte))
+    attributes = {
+        "api_version": first.attributes["api_version"],
+        "call_target_name": first.attributes["call_target_name"],
+        "backend_config": _config(steps, places.shared_bytes),
+        "operand_layouts": ir.ArrayAttr.get([row_major(v.type) for v in places.operands]),
+        "result_layouts": ir.ArrayAttr.get([row_major(t) for t in types]),
+    }
+    if aliases := _aliases(run, len(types)):
+        attributes["output_operand_aliases"] = ir.ArrayAttr.get(aliases)
+    with ir.InsertionPoint(run.operations[-1]):
+        return ir.Operation.create(first.name, types, list(places.operands), attributes)
+
+
+def _config(steps: Sequence[Step], shared_bytes: int) -> Any:
+    return ir.DictAttr.get(
+        {
+            "keys": ir.StringAttr.get(keys_of(steps)),
+            "words": ir.StringAttr.get(words_of(steps)),
+            "scratch_bytes": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), shared_bytes),
+        }
+    )
+
+
+def _step(run: _Run, call: Any) -> Step:
+    known, config = run.places.known, config_of(call)
+    return Step(
+        key=str(config["key"]),
+        arguments=tuple(known[_source(v)] for v in call.operands),
+        results=tuple(known[v] for v in own_results(call)),
+        scratch_bytes=scratch_bytes(call),
+        scratch_at=run.places.scratch.get(run.number[call], 0),
+        has_stacks=bool(config.get("stacks")),
+    )
+
+
+def _aliases(run: _Run, results: int) -> list[Any]:
+    """Which results lie in the memory of which operands.
+
+    Where a later call of the run reads the operand none does: XLA cannot copy it in between.
+    """
+    found = list[Any]()
+    for call, number in run.number.items():
+        for result, operand in aliases_of(call):
+            written, value = call.results[result], _source(call.operands[operand])
+            place, over = run.places.known[written], run.places.known[value]
+            later = any(value in map(_source, c.operands) for c in run.calls[number + 1 :])
+            if place.kind is Kind.RESULT and over.kind is Kind.OPERAND and not later:
+                found.append(
+                    stablehlo.OutputOperandAlias.get([place.at] if results > 1 else [], over.at, [])
+                )
+    return found

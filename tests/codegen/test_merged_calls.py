@@ -1,0 +1,364 @@
+"""Calls of kernels that follow each other are one call, which gives what they gave."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hlotune.codegen.built import Packed
+from hlotune.codegen.runtime.abi import TARGET
+from hlotune.codegen.runtime.dispatcher import bind, bind_empty, slot
+from hlotune.codegen.runtime.loader import load
+from hlotune.codegen.runtime.merged_calls import merge_calls
+from hlotune.codegen.runtime.sequence import members
+from hlotune.hlo.mlir import module as mlir
+from hlotune.hlo.mlir.custom_calls import aliases_of, calls
+from hlotune.hlo.mlir.walking import operations_in
+from tests.codegen.test_dispatcher import program
+from tests.support.ir_kernels import add, build, reversal, scale, status, status_text
+
+pytestmark = pytest.mark.smoke
+
+F, G, WHOLE = "tensor<8xf32>", "tensor<2x4xf32>", "tensor<8xi64>"
+X = np.arange(8, dtype=np.float32)
+Y = np.array([3, 1, 4, 1, 5, 9, 2, 6], np.float32)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _kernels() -> None:
+    bind("double", scale(2, 8))
+    bind("triple", scale(3, 8))
+    bind("add", add(8))
+    bind("reverse", load(reversal(8, threads=2)))
+
+
+def call(
+    name: str, key: str, *operands: str, kind: str = F, scratch: int = 0, over: int | None = None,
+    settings: str = "",
+) -> str:  # fmt: skip
+    """A call of operands of a type, which gives one of the same, and scratch."""
+    results, produced = [kind], f"%{name}"
+    if scratch:
+        results, produced = [kind, f"tensor<{scratch}xui8>"], f"%{name}:2"
+    alias = (
+        ", output_operand_aliases = [#stablehlo.output_operand_alias<output_tuple_indices = [], "
+        f"operand_index = {over}, operand_tuple_indices = []>]"
+    )
+    return (
+        f"{produced} = stablehlo.custom_call @{TARGET}({', '.join(operands)}) {{api_version = 4 "
+        f': i32, backend_config = {{key = "{key}", scratch_bytes = {scratch} : i64{settings}}}'
+        f"{alias if over is not None else ''}}} : ({', '.join([kind] * len(operands))}) -> "
+        f"({', '.join(results)})"
+    )
+
+
+def written(*lines: str, gives: str, kind: str = F) -> str:
+    """A program of two arguments of a type, %p and %q."""
+    kinds = ", ".join([kind] * len(gives.split(",")))
+    head = f"func.func public @main(%p: {kind}, %q: {kind}) -> ({kinds}) {{"
+    return "\n".join(["module {", head, *lines, f"return {gives} : {kinds}", "}", "}"])
+
+
+def merged(text: str) -> mlir.Module:
+    module = mlir.parse(text)
+    merge_calls(module)
+    module.check("a program with merged calls")
+    return module
+
+
+def sites(module: mlir.Module) -> list[list[str]]:
+    """The keys of the kernels that each call of a program runs, in order."""
+    return [[str(c.config["key"]) for c in members(x)] for x in calls(module, TARGET)]
+
+
+def run(module: mlir.Module) -> Callable[..., list[Any]]:
+    return program(str(module.op))
+
+
+def test_a_chain_of_calls_is_one_whose_values_take_turns_in_two_places() -> None:
+    module = merged(
+        written(
+            call("a", "double", "%p"), call("b", "triple", "%a"), call("c", "double", "%b"),
+            call("d", "triple", "%c"), gives="%d",
+        )
+    )  # fmt: skip
+    (site,) = calls(module, TARGET)
+    assert [str(t) for t in (*site.arguments, *site.results)] == [F, F, "tensor<128xui8>"]
+    assert sites(module) == [["double", "triple", "double", "triple"]]
+    np.testing.assert_array_equal(run(module)(X, Y)[0], 36 * X)
+
+
+def test_a_value_that_is_read_outside_is_a_result_that_later_kernels_read_too() -> None:
+    module = merged(
+        written(
+            call("a", "double", "%p"), call("b", "add", "%a", "%q"), call("c", "add", "%a", "%b"),
+            gives="%c, %a",
+        )
+    )  # fmt: skip
+    (site,) = calls(module, TARGET)
+    assert len(site.arguments) == 2
+    assert [str(t) for t in site.results] == [F, F, "tensor<64xui8>"]
+    c, a = run(module)(X, Y)
+    np.testing.assert_array_equal(c, 4 * X + Y)
+    np.testing.assert_array_equal(a, 2 * X)
+
+
+def test_calls_all_of_whose_results_are_read_outside_share_no_memory() -> None:
+    module = merged(written(call("a", "double", "%p"), call("b", "triple", "%a"), gives="%a, %b"))
+    assert [str(t) for t in calls(module, TARGET)[0].results] == [F, F]
+    np.testing.assert_array_equal(run(module)(X, Y), [2 * X, 6 * X])
+
+
+def test_a_result_that_nobody_reads_has_a_place_all_the_same() -> None:
+    module = merged(written(call("a", "double", "%p"), call("b", "triple", "%p"), gives="%a"))
+    np.testing.assert_array_equal(run(module)(X, Y)[0], 2 * X)
+
+
+def test_a_reshape_is_no_reason_to_stop_and_may_be_read_outside() -> None:
+    module = merged(
+        written(
+            call("a", "double", "%p"), f"%r = stablehlo.reshape %a : ({F}) -> {G}",
+            f"%s = stablehlo.reshape %r : ({G}) -> {F}", call("b", "triple", "%s"),
+            f"%t = stablehlo.add %r, %r : {G}", f"%u = stablehlo.reshape %t : ({G}) -> {F}",
+            gives="%b, %u",
+        )
+    )  # fmt: skip
+    assert sites(module) == [["double", "triple"]]
+    np.testing.assert_array_equal(run(module)(X, Y), [6 * X, 4 * X])
+
+
+def test_what_xla_computes_in_between_parts_two_runs_and_all_that_may_be_is_in_the_first() -> None:
+    module = merged(
+        written(
+            call("a", "double", "%p"), call("b", "triple", "%a"),
+            f"%m = stablehlo.add %b, %q : {F}",
+            call("c", "double", "%m"), call("d", "triple", "%q"), call("e", "add", "%c", "%d"),
+            gives="%e",
+        )
+    )  # fmt: skip
+    assert sites(module) == [["double", "triple", "triple"], ["double", "add"]]
+    np.testing.assert_array_equal(run(module)(X, Y)[0], 12 * X + 5 * Y)
+
+
+def test_one_call_between_operations_of_xla_is_left_as_it_is() -> None:
+    text = written(
+        call("a", "double", "%p"), f"%m = stablehlo.add %a, %q : {F}", call("b", "triple", "%m"),
+        gives="%b",
+    )  # fmt: skip
+    assert str(merged(text).op) == str(mlir.parse(text).op)
+
+
+def test_calls_in_the_body_of_a_loop_are_merged() -> None:
+    body = "\n".join([call("a", "double", "%v"), call("b", "triple", "%a")])
+    loop = f"""
+      %zero = stablehlo.constant dense<0> : tensor<i32>
+      %w:2 = stablehlo.while(%i = %zero, %v = %p) : tensor<i32>, {F}
+      cond {{
+        %n = stablehlo.constant dense<3> : tensor<i32>
+        %more = stablehlo.compare LT, %i, %n : (tensor<i32>, tensor<i32>) -> tensor<i1>
+        stablehlo.return %more : tensor<i1>
+      }} do {{
+        {body}
+        %one = stablehlo.constant dense<1> : tensor<i32>
+        %next = stablehlo.add %i, %one : tensor<i32>
+        stablehlo.return %next, %b : tensor<i32>, {F}
+      }}"""
+    module = merged(written(loop, gives="%w#1"))
+    assert sites(module) == [["double", "triple"]]
+    np.testing.assert_array_equal(run(module)(X, Y)[0], 216 * X)
+
+
+def test_a_value_that_a_loop_reads_is_read_outside() -> None:
+    loop = f"""
+      %zero = stablehlo.constant dense<0> : tensor<i32>
+      %w:2 = stablehlo.while(%i = %zero, %v = %p) : tensor<i32>, {F}
+      cond {{
+        %n = stablehlo.constant dense<2> : tensor<i32>
+        %more = stablehlo.compare LT, %i, %n : (tensor<i32>, tensor<i32>) -> tensor<i1>
+        stablehlo.return %more : tensor<i1>
+      }} do {{
+        %sum = stablehlo.add %v, %a : {F}
+        %one = stablehlo.constant dense<1> : tensor<i32>
+        %next = stablehlo.add %i, %one : tensor<i32>
+        stablehlo.return %next, %sum : tensor<i32>, {F}
+      }}"""
+    first = [call("a", "double", "%p"), call("b", "triple", "%a")]
+    module = merged(written(*first, loop, gives="%w#1, %b"))
+    np.testing.assert_array_equal(run(module)(X, Y), [5 * X, 6 * X])
+
+
+def test_kernels_have_their_scratch_one_behind_the_other() -> None:
+    module = merged(
+        written(
+            call("a", "reverse", "%p", kind=WHOLE, scratch=64),
+            call("b", "reverse", "%a#0", kind=WHOLE, scratch=64), gives="%b#0", kind=WHOLE,
+        )
+    )  # fmt: skip
+    assert [str(t) for t in calls(module, TARGET)[0].results] == [WHOLE, "tensor<128xui8>"]
+    x = np.arange(8)
+    for _ in range(20):
+        np.testing.assert_array_equal(run(module)(x, x)[0], 4 * x)
+
+
+def aliases(module: mlir.Module) -> list[tuple[int, int]]:
+    (site,) = operations_in(module.op.operation, lambda n: n == "stablehlo.custom_call")
+    with module.op.context:
+        return aliases_of(site)
+
+
+def test_a_result_stays_in_the_memory_of_an_argument_that_earlier_kernels_read() -> None:
+    module = merged(
+        written(
+            call("a", "add", "%p", "%q"), call("b", "double", "%p", over=0),
+            call("c", "triple", "%a"),
+            gives="%b, %c",
+        )
+    )  # fmt: skip
+    assert aliases(module) == [(0, 0)]
+    np.testing.assert_array_equal(run(module)(X, Y), [2 * X, 3 * (X + Y)])
+
+
+def test_a_result_is_not_written_over_an_argument_that_a_later_kernel_reads() -> None:
+    module = merged(
+        written(call("b", "double", "%p", over=0), call("c", "add", "%p", "%b"), gives="%b, %c")
+    )
+    assert aliases(module) == []
+    np.testing.assert_array_equal(run(module)(X, Y), [2 * X, 3 * X])
+
+
+def test_a_result_is_not_written_over_a_reshape_that_a_later_kernel_reads() -> None:
+    module = merged(
+        written(
+            call("b", "double", "%p", over=0), f"%r = stablehlo.reshape %p : ({F}) -> {G}",
+            f"%s = stablehlo.reshape %r : ({G}) -> {F}", call("c", "add", "%s", "%b"),
+            gives="%b, %c",
+        )
+    )  # fmt: skip
+    assert aliases(module) == []
+    np.testing.assert_array_equal(run(module)(X, Y), [2 * X, 3 * X])
+
+
+def test_a_kernel_may_read_the_part_of_a_stack_that_an_index_names() -> None:
+    bind("part", scale(3, 8, (Packed(0, 32, "kernel"),)))
+    config = 'backend_config = {key = "part", stacks = 1 : i64}'
+    text = f"""module {{
+      func.func public @main(%x: {F}, %w: tensor<128xui8>, %i: tensor<i64>) -> {F} {{
+        {call("a", "double", "%x")}
+        %b = stablehlo.custom_call @{TARGET}(%w, %a, %i) {{api_version = 4 : i32, {config}}} :
+          (tensor<128xui8>, {F}, tensor<i64>) -> {F}
+        {call("c", "add", "%a", "%b")}
+        return %c : {F}
+      }} }}"""
+    module = merged(text)
+    assert sites(module) == [["double", "part", "add"]]
+    stack = np.zeros((2, 16), np.float32)
+    stack[:, :8] = [X, Y]
+    for index, part in enumerate((X, Y)):
+        got = run(module)(X, stack.reshape(-1).view(np.uint8), np.int64(index))
+        np.testing.assert_array_equal(got[0], 2 * X + 3 * part)
+    with pytest.raises(jax.errors.JaxRuntimeError, match="'part' failed with status -2"):
+        run(module)(X, stack.reshape(-1).view(np.uint8), np.int64(2))
+
+
+def pair(second: str, *operands: str) -> mlir.Module:
+    return merged(written(call("a", "double", "%p"), call("b", second, *operands), gives="%b"))
+
+
+def test_what_is_bound_can_change_between_calls() -> None:
+    bind("changing", scale(2, 8))
+    changing = run(pair("changing", "%a"))
+    np.testing.assert_array_equal(changing(X, Y)[0], 4 * X)
+    bind("changing", scale(5, 8))
+    np.testing.assert_array_equal(changing(X, Y)[0], 10 * X)
+
+
+def test_a_kernel_that_is_not_loaded_is_an_error_that_names_it() -> None:
+    with pytest.raises(jax.errors.JaxRuntimeError, match="kernel 'unheard of' is not loaded"):
+        run(pair("unheard of", "%a"))
+
+
+def test_a_slot_without_kernel_is_an_error_that_names_it() -> None:
+    slot("unbound in a pair")
+    with pytest.raises(jax.errors.JaxRuntimeError, match="'unbound in a pair' has a slot, but"):
+        run(pair("unbound in a pair", "%a"))(X, Y)
+
+
+def test_a_kernel_that_fails_is_an_error_that_names_it() -> None:
+    bind("failing of two", status(-3))
+    with pytest.raises(jax.errors.JaxRuntimeError, match="'failing of two' failed with status -3"):
+        run(pair("failing of two", "%a"))(X, Y)
+
+
+def test_too_little_scratch_is_an_error_that_names_both_amounts() -> None:
+    bind("greedy of two", load(build(status_text(0), scratch_bytes=64)))
+    with pytest.raises(
+        jax.errors.JaxRuntimeError, match="'greedy of two' needs 64 bytes of scratch"
+    ):
+        run(pair("greedy of two", "%a"))(X, Y)
+
+
+@pytest.mark.parametrize("operand", ["%p", "%a"])
+def test_a_kernel_does_not_run_without_its_packed_argument(operand: str) -> None:
+    bind("choosy of two", load(build(status_text(0), packed=(Packed(0, 32, "kernel"),))))
+    with pytest.raises(jax.errors.JaxRuntimeError, match="'choosy of two' needs argument 0 packed"):
+        run(pair("choosy of two", operand))(X, Y)
+
+
+def test_a_kernel_does_not_run_without_an_argument() -> None:
+    bind("second of two", load(build(status_text(0), packed=(Packed(1, 32, "kernel"),))))
+    with pytest.raises(jax.errors.JaxRuntimeError, match="'second of two' needs argument 1 packed"):
+        run(pair("second of two", "%a"))(X, Y)
+
+
+def test_empty_kernels_return_at_once() -> None:
+    bind_empty("empty in a pair")
+    assert run(pair("empty in a pair", "%a"))(X, Y)[0].shape == (8,)
+
+
+def test_calls_of_other_targets_are_no_kernels() -> None:
+    text = written(call("a", "double", "%p"), call("b", "triple", "%a"), gives="%b")
+    other = text.replace(f"@{TARGET}(%a)", "@another(%a)")
+    assert str(merged(other).op) == str(mlir.parse(other).op)
+
+
+LINES = st.lists(
+    st.tuples(
+        st.sampled_from(["double", "add", "xla", "reshape"]), st.integers(0, 9), st.integers(0, 9)
+    ),
+    min_size=1,
+    max_size=9,
+)
+
+
+def drawn(lines: list[tuple[str, int, int]], gives: set[int]) -> str:
+    """A program whose operations each read values before them, chosen by number."""
+    values, found = ["%p", "%q"], list[str]()
+    for k, (kind, first, second) in enumerate(lines):
+        x, y, name = values[first % len(values)], values[second % len(values)], f"v{k}"
+        found += {
+            "double": [call(name, "double", x)],
+            "add": [call(name, "add", x, y)],
+            "xla": [f"%{name} = stablehlo.subtract {x}, {y} : {F}"],
+            "reshape": [
+                f"%t{k} = stablehlo.reshape {x} : ({F}) -> {G}",
+                f"%{name} = stablehlo.reshape %t{k} : ({G}) -> {F}",
+            ],
+        }[kind]
+        values.append(f"%{name}")
+    kept = [v for i, v in enumerate(values) if i in gives or i == len(values) - 1]
+    return written(*found, gives=", ".join(kept))
+
+
+@given(LINES, st.sets(st.integers(2, 11)))
+@settings(max_examples=60, deadline=None)
+def test_a_program_gives_what_it_gave_before(
+    lines: list[tuple[str, int, int]], gives: set[int]
+) -> None:
+    text = drawn(lines, gives)
+    before, after = program(text)(X, Y), run(merged(text))(X, Y)
+    for one, other in zip(before, after, strict=True):
+        np.testing.assert_array_equal(one, other)
