@@ -5,7 +5,6 @@ from pathlib import Path
 
 from hlotune.codegen.built import Built
 from hlotune.codegen.runtime.prepacking import part_bytes
-from hlotune.codegen.runtime.sequence import members
 from hlotune.deploy.archive import AGAIN
 from hlotune.deploy.manifest import Manifest
 from hlotune.hlo.graph import TensorType
@@ -55,7 +54,6 @@ def check_signature(
 def check_calls(path: Path, kernels: Collection[Built], calls: Sequence[Call]) -> None:
     """Raises ProgramError where the program calls kernels that the file has not, the file has some
     that nobody calls, or a call has not the scratch and packed arguments that its kernel needs."""
-    calls = [kernel_call for call in calls for kernel_call in _members(path, call)]
     known, called = {k.key: k for k in kernels}, {str(c.config.get("key", "")) for c in calls}
     if called != known.keys():
         key = min(called ^ known.keys())
@@ -72,15 +70,6 @@ def check_calls(path: Path, kernels: Collection[Built], calls: Sequence[Call]) -
                 f"bytes of scratch and {len(kernel.packed)} packed constants of its sizes, got one "
                 f"with others; {AGAIN}"
             )
-
-
-def _members(path: Path, call: Call) -> tuple[Call, ...]:
-    try:
-        return members(call)
-    except ProgramError as error:
-        raise ProgramError(
-            f"expected calls of kernels one behind the other in {path}, got others: {error}"
-        ) from error
 
 
 def _fits(call: Call, kernel: Built) -> bool:

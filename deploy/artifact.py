@@ -24,14 +24,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 from jax.stages import Lowered
 
 from hlotune.codegen.built import Built
 from hlotune.codegen.runtime import dispatcher
 from hlotune.codegen.runtime.abi import TARGET
-from hlotune.codegen.runtime.sequence import members
+from hlotune.codegen.runtime.merged_calls import Bytes, merge_calls
 from hlotune.deploy.agreement import check_calls, check_members, check_signature
 from hlotune.deploy.apply import TunedFunction
 from hlotune.deploy.archive import AGAIN, read_stored, write_stored
@@ -39,7 +38,7 @@ from hlotune.deploy.by_shapes import ByShapes, Kinds, kinds_of, require_differen
 from hlotune.deploy.key_fields import check_keys
 from hlotune.deploy.manifest import Manifest, manifests_of, variants_json
 from hlotune.deploy.replacement import combined, loaded_here
-from hlotune.hlo.calling.callable import JittedProgram, device_of, function_of
+from hlotune.hlo.calling.callable import JittedProgram, function_of
 from hlotune.hlo.frontends.program import Program
 from hlotune.hlo.mlir import custom_calls
 from hlotune.hlo.mlir import module as mlir
@@ -170,7 +169,7 @@ def load_artifact(path: str | Path) -> Artifact:
     are_variants, manifests = manifests_of(path, members.pop(MANIFEST))
     if not are_variants:
         return _loaded(path, manifests[0], members, {})[0]
-    placed: dict[str, Any] = {}
+    placed: dict[str, Bytes] = {}
     listed = {f"{CONTENTS}{digest}" for m in manifests for digest in m.sha256.values()}
     check_members(path, members.keys(), listed, "the file")
     found = [
@@ -193,18 +192,17 @@ def _joined(found: Sequence[Artifact], kinds: Sequence[Kinds], first: Manifest) 
 
 
 def _loaded(
-    path: Path, manifest: Manifest, members: Mapping[str, bytes], placed: dict[str, Any]
+    path: Path, manifest: Manifest, members: Mapping[str, bytes], placed: dict[str, Bytes]
 ) -> tuple[Artifact, Kinds]:
     """One program of a file, and the shapes and element types of its arguments.
 
-    `placed` are packed constants on the device by their hashes; those that are new are added.
+    `placed` are packed constants in memory by their hashes; those that are new are added.
     """
     _check_hashes(path, manifest, members)
     target = target_with(manifest.target)
     builts = [_built(path, n, data) for n, data in members.items() if n.startswith(KERNELS)]
     names = (f"{PACKED}{n}" for n in range(manifest.packed))
-    device = device_of(target.platform)
-    packed = [_placed(manifest.sha256[n], members[n], placed, device) for n in names]
+    packed = [_placed(manifest.sha256[n], members[n], placed) for n in names]
     module = mlir.parse(members[PROGRAM])
     signature = mlir.signature(module)
     check_signature(path, manifest, signature, [p.nbytes for p in packed])
@@ -224,7 +222,7 @@ def _loaded(
             manifest.arguments,
             manifest.results,
             manifest.names,
-            hidden_values=packed,
+            hidden_values=merge_calls(module, packed),
             platform=target.platform,
             donated=manifest.donated,
             keys=manifest.keys,
@@ -234,16 +232,16 @@ def _loaded(
     return artifact, kinds_of(signature.arguments[:count])
 
 
-def _placed(digest: str, data: bytes, placed: dict[str, Any], device: jax.Device) -> Any:
+def _placed(digest: str, data: bytes, placed: dict[str, Bytes]) -> Bytes:
     if digest not in placed:
-        placed[digest] = jax.device_put(lasting(np.frombuffer(data, np.uint8)), device)
+        placed[digest] = lasting(np.frombuffer(data, np.uint8))
     return placed[digest]
 
 
 def _members(tuned: TunedFunction) -> dict[str, bytes]:
     whole = combined(tuned.program, tuned.replacements)
     module = with_weights(whole.module, tuned.program.weights)
-    called = {c.config["key"] for site in custom_calls.calls(module, TARGET) for c in members(site)}
+    called = {c.config.get("key") for c in custom_calls.calls(module, TARGET)}
     made = [r.built for r in tuned.replacements if r.built]
     builts = {built.key: built for built in made if built.key in called}
     return {

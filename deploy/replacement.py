@@ -152,7 +152,6 @@ def combined(program: Program, replacements: Sequence[Replacement]) -> Combined:
     )
     if any(r.built is not None and r.built.in_place for r in replacements):
         order_writes(spliced.module, TARGET)
-    merge_calls(spliced.module)
     waiting = {r.site: iter(r.packed) for r in replacements}
     return Combined(spliced.module, tuple(next(waiting[site]) for site, _ in spliced.hidden))
 
@@ -162,4 +161,5 @@ def assembled(
 ) -> JittedProgram:
     """The program with these replacements as a jitted function of its own signature."""
     whole = combined(program, replacements)
-    return jitted(program, whole.module, hidden_values=whole.hidden, platform=target.platform)
+    hidden = merge_calls(whole.module, whole.hidden)
+    return jitted(program, whole.module, hidden_values=hidden, platform=target.platform)

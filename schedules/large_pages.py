@@ -5,6 +5,9 @@ fetching ahead at the end of each, and looks each up.
 """
 
 import mmap
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
 from threading import Lock
 
 import numpy as np
@@ -71,3 +74,55 @@ def lasting(values: NDArray[np.uint8]) -> NDArray[np.uint8]:
     place = room(values.size)
     place[...] = values
     return place
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """Values as parts of fewer arrays of bytes."""
+
+    arrays: tuple[NDArray[np.uint8], ...]
+    parts: tuple[tuple[int, int], ...]
+    """Of each value, in which array it lies, and how many bytes from its beginning."""
+
+
+def joined(values: Sequence[NDArray[np.uint8]]) -> Joined:
+    """Values of bytes, `(n,)` each, that stay as they are.
+
+    Those that lie in one region are parts of it, from the first to the last of them, and are not
+    copied.  All others are copied into one array, where they are aligned to 64 again.
+    """
+    regions: dict[int, list[int]] = {}
+    for i, value in enumerate(values):
+        regions.setdefault(_region_of(value), []).append(i)
+    arrays, parts = list[NDArray[np.uint8]](), dict[int, tuple[int, int]]()
+    for start, members in regions.items():
+        array, offsets = _together([values[i] for i in members], is_region=start > 0)
+        parts |= {i: (len(arrays), at) for i, at in zip(members, offsets, strict=True)}
+        arrays.append(array)
+    return Joined(tuple(arrays), tuple(parts[i] for i in range(len(values))))
+
+
+def _region_of(value: NDArray[np.uint8]) -> int:
+    """The address of the region in which a value lies; 0 where it lies in memory of its own."""
+    base = value.base
+    known = isinstance(base, np.ndarray) and base.dtype == np.uint8 and base.nbytes >= REGION_BYTES
+    return int(base.ctypes.data) if known and base.ctypes.data % PAGE_BYTES == 0 else 0
+
+
+def _together(
+    values: Sequence[NDArray[np.uint8]], *, is_region: bool
+) -> tuple[NDArray[np.uint8], list[int]]:
+    """An array in which values lie, and their offsets in it."""
+    if is_region:
+        begins = [value.ctypes.data for value in values]
+        first, end = min(begins), max(b + v.nbytes for b, v in zip(begins, values, strict=True))
+        region = values[0].base
+        assert region is not None
+        start = first - region.ctypes.data
+        return region[start : start + end - first], [b - first for b in begins]
+    sizes = [-(-value.nbytes // ALIGNMENT) * ALIGNMENT for value in values]
+    offsets = [0, *accumulate(sizes)]
+    array = room(offsets.pop())
+    for value, at in zip(values, offsets, strict=True):
+        array[at : at + value.nbytes] = value
+    return array, offsets

@@ -395,7 +395,8 @@ done:
   ret ptr null
 }
 
-; The operand that an argument of a kernel is: of the same number where there are no places; -1 where it is none.
+; The operand that an argument of a kernel is, or lies in: of the same number where there are no places; -1 where it is
+; none.
 define internal i64 @operand(ptr %places, i64 %arguments, i64 %argument) {
   %is_one = icmp ult i64 %argument, %arguments
   br i1 %is_one, label %look, label %none
@@ -409,12 +410,44 @@ find:
   %place = load i64, ptr %place_at
   %kind = and i64 %place, 3
   %at = lshr i64 %place, 2
-  %is_operand = icmp eq i64 %kind, 0
-  br i1 %is_operand, label %found, label %none
+  switch i64 %kind, label %none [ i64 0, label %found   i64 3, label %found_part ]
 found:
   ret i64 %at
+found_part:
+  %which = and i64 %at, 65535
+  ret i64 %which
 none:
   ret i64 -1
+}
+
+define internal i64 @offset(ptr %places, i64 %argument) { ; in bytes, of such an argument in its operand
+  %direct = icmp eq ptr %places, null
+  br i1 %direct, label %whole, label %look
+look:
+  %place_at = getelementptr i64, ptr %places, i64 %argument
+  %place = load i64, ptr %place_at
+  %kind = and i64 %place, 3
+  %is_part = icmp eq i64 %kind, 3
+  %offset = lshr i64 %place, 18
+  br i1 %is_part, label %part, label %whole
+part:
+  ret i64 %offset
+whole:
+  ret i64 0
+}
+
+; Whether an argument of a kernel is the bytes of an operand from its place on, and at least so many.
+define internal i1 @argument_holds(ptr %frame, ptr %places, i64 %arguments, i64 %argument, i64 %bytes) {
+  %operand = call i64 @operand(ptr %places, i64 %arguments, i64 %argument)
+  %is_one = icmp sge i64 %operand, 0
+  br i1 %is_one, label %look, label %no
+look:
+  %offset = call i64 @offset(ptr %places, i64 %argument)
+  %end = add i64 %offset, %bytes
+  %holds = call i1 @holds(ptr %frame, i64 %operand, i64 %end)
+  ret i1 %holds
+no:
+  ret i1 false
 }
 
 ; The second call of a site and the two behind it move large results and arguments into large pages.  What is called
@@ -473,8 +506,7 @@ look:
   %bytes_at = getelementptr %Packed, ptr %packed, i64 %i, i32 1
   %argument = load i64, ptr %argument_at
   %bytes = load i64, ptr %bytes_at
-  %operand = call i64 @operand(ptr %places, i64 %arguments, i64 %argument)
-  %good = call i1 @holds(ptr %frame, i64 %operand, i64 %bytes)
+  %good = call i1 @argument_holds(ptr %frame, ptr %places, i64 %arguments, i64 %argument, i64 %bytes)
   %next = add i64 %i, 1
   br i1 %good, label %check, label %bad
 bad:
@@ -641,8 +673,7 @@ read:
   %offset = mul i64 %index, %step
   %end = add i64 %offset, %bytes
   %not_below = icmp sge i64 %index, 0
-  %operand = call i64 @operand(ptr %places, i64 %arguments, i64 %argument)
-  %holds = call i1 @holds(ptr %frame, i64 %operand, i64 %end)
+  %holds = call i1 @argument_holds(ptr %frame, ptr %places, i64 %arguments, i64 %argument, i64 %end)
   %there = and i1 %not_below, %holds
   br i1 %there, label %move, label %no
 move:

@@ -1,13 +1,18 @@
 """Calls of several kernels that follow each other, made as one call of XLA's.
 
-Each call costs XLA some microseconds, for which small kernels wait.  What one kernel writes and
-only kernels of the same call read lies in memory that they share.
+Each call costs XLA a microsecond, and each argument of a program JAX and XLA some three, as caches
+are full of something else when a call begins.  So calls that follow each other are one, in which
+what one kernel writes and only kernels of the same call read lies in memory that they share, and
+constants of kernels are parts of few arguments.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from hlotune.codegen.runtime.abi import TARGET
 from hlotune.codegen.runtime.sequence import Kind, Place, Step, keys_of, words_of
@@ -22,23 +27,60 @@ from hlotune.hlo.mlir.custom_calls import (
     scratch_bytes,
 )
 from hlotune.hlo.mlir.module import Module
-from hlotune.hlo.mlir.rewrite import sort_block
+from hlotune.hlo.mlir.rewrite import add_arguments, drop_arguments, sort_block
 from hlotune.hlo.mlir.values import tensor_type
 from hlotune.hlo.mlir.versions import ir, stablehlo
 from hlotune.hlo.mlir.walking import operations_in, replace
+from hlotune.schedules.large_pages import joined
+
+Bytes = NDArray[np.uint8]
+Parts = Mapping[Any, tuple[Any, int]]
+"""Arguments that are bytes of others: of each, of which one, and where it begins there."""
 
 
-def merge_calls(module: Module) -> None:
-    """Makes one call of each run of calls of kernels, in all blocks of a module."""
+def merge_calls(module: Module, hidden: Sequence[Bytes] = ()) -> tuple[Bytes, ...]:
+    """Makes one call of each run of calls of kernels, in all blocks of a module.
+
+    Args:
+        hidden: values of the last arguments of `@main`, packed constants of kernels.
+
+    Returns:
+        The values of the last arguments from then on: those constants that kernels alone read are
+        parts of fewer arrays.
+    """
     with module.op.context, ir.Location.unknown():
+        function = module.function("main")
+        arguments = list(function.regions[0].blocks[0].arguments)
+        own = len(arguments) - len(hidden)
+        read = {k: v for k, v in enumerate(hidden) if _is_for_kernels(arguments[own + k])}
+        found = joined(list(read.values()))
+        whole = add_arguments(function, [_bytes(array.nbytes) for array in found.arrays])
+        parts = {
+            arguments[own + k]: (whole[i], at) for k, (i, at) in zip(read, found.parts, strict=True)
+        }
         for block in _blocks(module):
-            operations = [o.operation for o in block.operations]
-            found = [_Run(tuple(r)) for r in runs(operations, _is_ours)]
-            long = [run for run in found if len(run.calls) > 1]
-            for run in long:
-                _merge(run)
-            if long:
-                sort_block(block)
+            _merge_in(block, parts)
+        drop_arguments(function, {own + k for k in read})
+        return (*(v for k, v in enumerate(hidden) if k not in read), *found.arrays)
+
+
+def _is_for_kernels(argument: Any) -> bool:
+    return all(_is_ours(use.owner.operation) for use in argument.uses)
+
+
+def _bytes(count: int) -> Any:
+    return ir.RankedTensorType.get([count], ir.IntegerType.get_unsigned(8))
+
+
+def _merge_in(block: Any, parts: Parts) -> None:
+    """Merges the calls of a block; one that reads parts is made one that takes them so."""
+    operations = [o.operation for o in block.operations]
+    found = [_Run(tuple(r), parts) for r in runs(operations, _is_ours)]
+    chosen = [run for run in found if len(run.calls) > 1 or run.reads_parts]
+    for run in chosen:
+        _merge(run)
+    if chosen:
+        sort_block(block)
 
 
 def _blocks(module: Module) -> list[Any]:
@@ -59,6 +101,11 @@ class _Run:
     """Calls that become one, and reshapes of what they give."""
 
     operations: tuple[Any, ...]
+    parts: Parts
+
+    @property
+    def reads_parts(self) -> bool:
+        return any(v in self.parts for call in self.calls for v in call.operands)
 
     @cached_property
     def calls(self) -> list[Any]:
@@ -125,14 +172,20 @@ class _Places:
         known = {v: Place(Kind.OPERAND, i) for i, v in enumerate(operands)}
         known |= {v: Place(Kind.RESULT, i) for i, v in enumerate(results)}
         known |= {v: Place(Kind.SHARED, at) for v, at in zip(shared, offsets, strict=False)}
+        known |= {
+            v: Place(Kind.PART, known[whole].at, at)
+            for v, (whole, at) in run.parts.items()
+            if whole in known
+        }
         begins = dict(zip(scratch, offsets[len(shared) :], strict=True))
         return _Places(tuple(operands), tuple(results), known, begins, size)
 
 
 def _operands(run: _Run, made: set[Any]) -> list[Any]:
     """What the calls read from outside, each once."""
-    read = dict.fromkeys(_source(v) for call in run.calls for v in call.operands)
-    return [v for v in read if v not in made]
+    read = [_source(v) for call in run.calls for v in call.operands]
+    whole = dict.fromkeys(run.parts[v][0] if v in run.parts else v for v in read)
+    return [v for v in whole if v not in made]
 
 
 def _life(run: _Run, value: Any) -> Life:
@@ -156,8 +209,7 @@ def _merged(run: _Run, places: _Places) -> Any:
     first, steps = run.calls[0], [_step(run, call) for call in run.calls]
     types = [v.type for v in places.results]
     if places.shared_bytes:
-        byte = ir.IntegerType.get_unsigned(8)
-        types.append(ir.RankedTensorType.get([places.shared_bytes], byte))
+        types.append(_bytes(places.shared_bytes))
     attributes = {
         "api_version": first.attributes["api_version"],
         "call_target_name": first.attributes["call_target_name"],

@@ -239,8 +239,8 @@ go_on:
   ret i32 %status
 }
 
-; The addresses of places: of four times a number, the operand of this number, of one more the result, and of two more
-; what begins so many bytes into the memory that steps share.
+; The addresses of places, by what is left of each when it is divided by four (Kind): operands, results, bytes into the
+; memory that steps share, and bytes into operands, in whose places the operand takes the last 16 bits.
 define internal void @find_places(ptr %places, i64 %count, ptr %bases, ptr %addresses) {
 entry:
   br label %check
@@ -255,19 +255,33 @@ look:
   %place = load i64, ptr %place_at
   %kind = and i64 %place, 3
   %at = lshr i64 %place, 2
-  %base_at = getelementptr ptr, ptr %bases, i64 %kind
-  %base = load ptr, ptr %base_at
-  %is_shared = icmp eq i64 %kind, 2
-  br i1 %is_shared, label %step_in, label %read
-step_in:
-  %inside = getelementptr i8, ptr %base, i64 %at
+  switch i64 %kind, label %read_operand [ i64 1, label %read_result   i64 2, label %step_in   i64 3, label %step_into ]
+read_operand:
+  %operands = load ptr, ptr %bases
+  %operand_at = getelementptr ptr, ptr %operands, i64 %at
+  %operand = load ptr, ptr %operand_at
   br label %put
-read:
-  %known_at = getelementptr ptr, ptr %base, i64 %at
-  %known = load ptr, ptr %known_at
+read_result:
+  %results_at = getelementptr %Bases, ptr %bases, i32 0, i32 1
+  %results = load ptr, ptr %results_at
+  %result_at = getelementptr ptr, ptr %results, i64 %at
+  %result = load ptr, ptr %result_at
+  br label %put
+step_in:
+  %shared_at = getelementptr %Bases, ptr %bases, i32 0, i32 2
+  %shared = load ptr, ptr %shared_at
+  %inside = getelementptr i8, ptr %shared, i64 %at
+  br label %put
+step_into:
+  %all = load ptr, ptr %bases
+  %which = and i64 %at, 65535
+  %offset = lshr i64 %at, 16
+  %whole_at = getelementptr ptr, ptr %all, i64 %which
+  %whole = load ptr, ptr %whole_at
+  %part = getelementptr i8, ptr %whole, i64 %offset
   br label %put
 put:
-  %address = phi ptr [ %inside, %step_in ], [ %known, %read ]
+  %address = phi ptr [ %operand, %read_operand ], [ %result, %read_result ], [ %inside, %step_in ], [ %part, %step_into ]
   store ptr %address, ptr %address_at
   br label %check
 done:

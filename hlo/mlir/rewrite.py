@@ -3,7 +3,7 @@ operations.
 """
 
 import heapq
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -320,6 +320,20 @@ def add_arguments(function: Any, types: Sequence[Any]) -> list[Any]:
             function.attributes["arg_attrs"] = ir.ArrayAttr.get([*old, *new])
         block = function.regions[0].blocks[0]
         return [block.add_argument(t, location) for t in types]
+
+
+def drop_arguments(function: Any, positions: Collection[int]) -> None:
+    """Takes away arguments of a function that nothing reads."""
+    with function.context, ir.Location.unknown():
+        inputs, results = signature(function)
+        kept = [i for i in range(len(inputs)) if i not in positions]
+        kind = ir.FunctionType.get([inputs[i] for i in kept], results)
+        function.attributes["function_type"] = ir.TypeAttr.get(kind)
+        if "arg_attrs" in function.attributes:
+            old = list(ir.ArrayAttr(function.attributes["arg_attrs"]))
+            function.attributes["arg_attrs"] = ir.ArrayAttr.get([old[i] for i in kept])
+        for position in sorted(positions, reverse=True):
+            function.regions[0].blocks[0].erase_argument(position)
 
 
 def replace_group(

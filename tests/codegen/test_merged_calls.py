@@ -14,10 +14,10 @@ from hlotune.codegen.runtime.abi import TARGET
 from hlotune.codegen.runtime.dispatcher import bind, bind_empty, slot
 from hlotune.codegen.runtime.loader import load
 from hlotune.codegen.runtime.merged_calls import merge_calls
-from hlotune.codegen.runtime.sequence import members
 from hlotune.hlo.mlir import module as mlir
 from hlotune.hlo.mlir.custom_calls import aliases_of, calls
 from hlotune.hlo.mlir.walking import operations_in
+from hlotune.schedules.large_pages import REGION_BYTES, region, room
 from tests.codegen.test_dispatcher import program
 from tests.support.ir_kernels import add, build, reversal, scale, status, status_text
 
@@ -70,9 +70,9 @@ def merged(text: str) -> mlir.Module:
     return module
 
 
-def sites(module: mlir.Module) -> list[list[str]]:
+def sites(module: mlir.Module) -> list[str]:
     """The keys of the kernels that each call of a program runs, in order."""
-    return [[str(c.config["key"]) for c in members(x)] for x in calls(module, TARGET)]
+    return [str(x.config.get("keys", x.config.get("key"))) for x in calls(module, TARGET)]
 
 
 def run(module: mlir.Module) -> Callable[..., list[Any]]:
@@ -88,7 +88,7 @@ def test_a_chain_of_calls_is_one_whose_values_take_turns_in_two_places() -> None
     )  # fmt: skip
     (site,) = calls(module, TARGET)
     assert [str(t) for t in (*site.arguments, *site.results)] == [F, F, "tensor<128xui8>"]
-    assert sites(module) == [["double", "triple", "double", "triple"]]
+    assert sites(module) == ["doubletripledoubletriple"]
     np.testing.assert_array_equal(run(module)(X, Y)[0], 36 * X)
 
 
@@ -127,7 +127,7 @@ def test_a_reshape_is_no_reason_to_stop_and_may_be_read_outside() -> None:
             gives="%b, %u",
         )
     )  # fmt: skip
-    assert sites(module) == [["double", "triple"]]
+    assert sites(module) == ["doubletriple"]
     np.testing.assert_array_equal(run(module)(X, Y), [6 * X, 4 * X])
 
 
@@ -140,7 +140,7 @@ def test_what_xla_computes_in_between_parts_two_runs_and_all_that_may_be_is_in_t
             gives="%e",
         )
     )  # fmt: skip
-    assert sites(module) == [["double", "triple", "triple"], ["double", "add"]]
+    assert sites(module) == ["doubletripletriple", "doubleadd"]
     np.testing.assert_array_equal(run(module)(X, Y)[0], 12 * X + 5 * Y)
 
 
@@ -168,7 +168,7 @@ def test_calls_in_the_body_of_a_loop_are_merged() -> None:
         stablehlo.return %next, %b : tensor<i32>, {F}
       }}"""
     module = merged(written(loop, gives="%w#1"))
-    assert sites(module) == [["double", "triple"]]
+    assert sites(module) == ["doubletriple"]
     np.testing.assert_array_equal(run(module)(X, Y)[0], 216 * X)
 
 
@@ -254,7 +254,7 @@ def test_a_kernel_may_read_the_part_of_a_stack_that_an_index_names() -> None:
         return %c : {F}
       }} }}"""
     module = merged(text)
-    assert sites(module) == [["double", "part", "add"]]
+    assert sites(module) == ["doublepartadd"]
     stack = np.zeros((2, 16), np.float32)
     stack[:, :8] = [X, Y]
     for index, part in enumerate((X, Y)):
@@ -323,6 +323,77 @@ def test_calls_of_other_targets_are_no_kernels() -> None:
     text = written(call("a", "double", "%p"), call("b", "triple", "%a"), gives="%b")
     other = text.replace(f"@{TARGET}(%a)", "@another(%a)")
     assert str(merged(other).op) == str(mlir.parse(other).op)
+
+
+def constants(*values: np.ndarray) -> tuple[mlir.Module, tuple[np.ndarray, ...]]:
+    """A program that reads its last arguments, 32 bytes each, packed, and adds them all up."""
+    bind("packed", scale(3, 8, (Packed(0, 32, "kernel"),)))
+    kind = "tensor<32xui8>"
+    lines, names = list[str](), [f"%c{i}" for i in range(len(values))]
+    for i, name in enumerate(names):
+        config = '{api_version = 4 : i32, backend_config = {key = "packed"}}'
+        lines.append(f"%w{i} = stablehlo.custom_call @{TARGET}({name}) {config} : ({kind}) -> {F}")
+        lines.append(call(f"s{i}", "add", f"%s{i - 1}" if i else "%p", f"%w{i}"))
+    head = ", ".join([f"%p: {F}", *(f"{name}: {kind}" for name in names)])
+    last = f"%s{len(values) - 1}"
+    module = mlir.parse(
+        f"module {{ func.func public @main({head}) -> {F} {{\n"
+        + "\n".join(lines)
+        + f"\nreturn {last} : {F} }} }}"
+    )
+    left = merge_calls(module, values)
+    module.check("a program with constants that are parts of others")
+    return module, left
+
+
+def test_constants_in_one_region_are_parts_of_it_and_not_copied() -> None:
+    memory = room(1 << 16)
+    values = [memory[64 * i : 64 * i + 32] for i in (5, 1, 9)]
+    for i, value in enumerate(values):
+        value.view(np.float32)[...] = Y + i
+    module, left = constants(*values)
+    assert [(x.nbytes, x.ctypes.data) for x in left] == [(544, values[1].ctypes.data)]
+    assert [str(t) for t in mlir.signature(module).arguments] == [F, "tensor<544xui8>"]
+    np.testing.assert_array_equal(run(module)(X, *left)[0], X + 3 * (Y + Y + 1 + Y + 2))
+
+
+def test_small_constants_are_copied_into_one() -> None:
+    values = [(Y + i).view(np.uint8) for i in range(3)]
+    module, left = constants(*values)
+    assert [x.nbytes for x in left] == [192]
+    np.testing.assert_array_equal(run(module)(X, *left)[0], X + 3 * (Y + Y + 1 + Y + 2))
+
+
+def test_constants_of_several_regions_are_an_argument_each() -> None:
+    regions = [region(REGION_BYTES) for _ in range(2)]
+    values = [whole[64 * i : 64 * i + 32] for whole in regions for i in range(2)]
+    for i, value in enumerate(values):
+        value.view(np.float32)[...] = Y + i // 2
+    module, left = constants(*values)
+    assert len(left) == 2
+    np.testing.assert_array_equal(run(module)(X, *left)[0], X + 3 * (2 * Y + 2 * (Y + 1)))
+
+
+def test_a_kernel_does_not_run_on_a_part_that_is_too_short() -> None:
+    bind("long", load(build(status_text(0), packed=(Packed(0, 40, "kernel"),))))
+    config = '{api_version = 4 : i32, backend_config = {key = "long"}}'
+    module = mlir.parse(
+        f"module {{ func.func public @main(%c: tensor<32xui8>) -> {F} {{\n"
+        f"%w = stablehlo.custom_call @{TARGET}(%c) {config} : (tensor<32xui8>) -> {F}\n"
+        f"return %w : {F} }} }}"
+    )
+    left = merge_calls(module, [room(1 << 16)[:32]])
+    with pytest.raises(jax.errors.JaxRuntimeError, match="'long' needs argument 0 packed in 40"):
+        run(module)(*left)
+
+
+def test_a_constant_that_xla_reads_too_stays_an_argument() -> None:
+    text = written(call("a", "double", "%p"), f"%b = stablehlo.add %q, %q : {F}",
+                   call("c", "add", "%q", "%b"), gives="%a, %c")  # fmt: skip
+    module = mlir.parse(text)
+    given = Y.view(np.uint8)
+    assert merge_calls(module, [given]) == (given,)
+    assert [str(t) for t in mlir.signature(module).arguments] == [F, F]
 
 
 LINES = st.lists(

@@ -12,6 +12,7 @@ from hlotune.schedules.large_pages import (
     LEAST_BYTES,
     PAGE_BYTES,
     REGION_BYTES,
+    joined,
     lasting,
     region,
 )
@@ -61,3 +62,42 @@ def flags_at(address: int) -> list[str]:
         elif inside and first == "VmFlags:":
             return rest
     raise AssertionError(f"{address:#x} lies in no mapping")
+
+
+def test_joined_values_are_found_where_their_parts_say() -> None:
+    sizes = (7, LEAST_BYTES, 0, REGION_BYTES + 5, 99_999, 64, LEAST_BYTES + 3, 8)
+    given = [lasting(values(n, n)) for n in sizes]
+    found = joined(given)
+    for value, (which, at) in zip(given, found.parts, strict=True):
+        part = found.arrays[which][at : at + value.nbytes]
+        np.testing.assert_array_equal(part, value)
+        assert part.ctypes.data % ALIGNMENT == 0
+
+
+def test_values_that_lie_in_one_region_are_not_copied() -> None:
+    whole = region(REGION_BYTES)
+    given = [whole[LEAST_BYTES * n : LEAST_BYTES * n + 100] for n in range(3)]
+    small = lasting(values(5, 5))
+    found = joined([given[2], small, given[0]])
+    assert len(found.arrays) == 2
+    for k, value in ((0, given[2]), (2, given[0])):
+        which, at = found.parts[k]
+        assert found.arrays[which][at:].ctypes.data == value.ctypes.data
+    assert not np.shares_memory(found.arrays[found.parts[1][0]], small)
+
+
+def test_a_joined_array_ends_with_its_last_value() -> None:
+    whole = region(REGION_BYTES)
+    found = joined([whole[128:192], whole[640:648]])
+    assert [(x.ctypes.data - whole.ctypes.data, x.nbytes) for x in found.arrays] == [(128, 520)]
+    assert found.parts == ((0, 0), (0, 512))
+
+
+def test_no_values_are_no_arrays() -> None:
+    assert joined([]).arrays == ()
+
+
+def test_jax_takes_joined_values_without_a_copy() -> None:
+    whole = region(REGION_BYTES)
+    (array,) = joined([whole[64:LEAST_BYTES], whole[LEAST_BYTES : 2 * LEAST_BYTES]]).arrays
+    assert jax.device_put(array).unsafe_buffer_pointer() == array.ctypes.data
