@@ -29,9 +29,9 @@
 %Slot = type { ptr, ptr, i64, ptr, i64 }              ; next slot, binding, calls running now, key, its length
 %Binding = type { ptr, i64, i64, ptr, i64, i64 }      ; kernel, threads, scratch bytes, packed arguments, count, moves
 %Packed = type { i64, i64 }                           ; argument, bytes
-; slot, bytes of the scratch result (0: there is none), stacks, calls, steps (0: one kernel, of the slot), their words;
-; behind it lie a slot for each step, and the words
-%Instance = type { ptr, i64, i64, i64, i64, ptr }
+; slot, bytes of the scratch result (0: there is none), stacks, calls, steps (0: one kernel, of the slot), their words,
+; whether the program has nothing of XLA's; behind it lie a slot for each step, and the words
+%Instance = type { ptr, i64, i64, i64, i64, ptr, i64 }
 ; Where `moves` is not 0, early calls move memory (settle).
 ; Where `stacks` is not 0, packed arguments may have several parts, and the last operands are i64: for each packed
 ; argument, in their order, which part the call reads.
@@ -45,6 +45,7 @@
 @name_key = internal constant [3 x i8] c"key"
 @name_keys = internal constant [4 x i8] c"keys"
 @name_words = internal constant [5 x i8] c"words"
+@name_alone = internal constant [5 x i8] c"alone"
 @name_scratch = internal constant [13 x i8] c"scratch_bytes"
 @name_stacks = internal constant [6 x i8] c"stacks"
 ; dispatcher.py adds the messages @no_key ... @bad_status, @pause, @processor and @now, moved_pages.py
@@ -294,7 +295,7 @@ unknown:
 make:
   %bytes = call i64 @number(ptr %frame, ptr @name_scratch, i64 13)
   %stacks = call i64 @number(ptr %frame, ptr @name_stacks, i64 6)
-  %instance = call ptr @malloc(i64 48)                 ; XLA frees it with the program: hlotune_state_info
+  %instance = call ptr @malloc(i64 56)                 ; XLA frees it with the program: hlotune_state_info
   store %Instance zeroinitializer, ptr %instance
   store ptr %slot, ptr %instance
   %bytes_at = getelementptr %Instance, ptr %instance, i32 0, i32 1
@@ -340,6 +341,7 @@ run_one:
   %binding_at = getelementptr %Slot, ptr %slot, i32 0, i32 1
   %before = atomicrmw add ptr %running_at, i64 1 seq_cst
   %binding = load atomic ptr, ptr %binding_at seq_cst, align 8
+  call void @look_for(i64 2048)
   %error = call ptr @run_binding(ptr %frame, ptr %instance, ptr %slot, ptr %binding)
   %after = atomicrmw sub ptr %running_at, i64 1 seq_cst
   ret ptr %error

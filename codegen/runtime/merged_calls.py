@@ -58,10 +58,17 @@ def merge_calls(module: Module, hidden: Sequence[Bytes] = ()) -> tuple[Bytes, ..
         parts = {
             arguments[own + k]: (whole[i], at) for k, (i, at) in zip(read, found.parts, strict=True)
         }
+        is_alone = _is_alone(function.regions[0].blocks[0])
         for block in _blocks(module):
-            _merge_in(block, parts)
+            _merge_in(block, parts, is_alone=is_alone)
         drop_arguments(function, {own + k for k in read})
         return (*(v for k, v in enumerate(hidden) if k not in read), *found.arrays)
+
+
+def _is_alone(block: Any) -> bool:
+    """Whether XLA has nothing to compute in a program: all becomes one call."""
+    free = ("stablehlo.constant", "stablehlo.reshape", "func.return")
+    return all(o.name in free or _is_ours(o.operation) for o in block.operations)
 
 
 def _is_for_kernels(argument: Any) -> bool:
@@ -72,10 +79,10 @@ def _bytes(count: int) -> Any:
     return ir.RankedTensorType.get([count], ir.IntegerType.get_unsigned(8))
 
 
-def _merge_in(block: Any, parts: Parts) -> None:
+def _merge_in(block: Any, parts: Parts, *, is_alone: bool) -> None:
     """Merges the calls of a block; one that reads parts is made one that takes them so."""
     operations = [o.operation for o in block.operations]
-    found = [_Run(tuple(r), parts) for r in runs(operations, _is_ours)]
+    found = [_Run(tuple(r), parts, is_alone) for r in runs(operations, _is_ours)]
     chosen = [run for run in found if len(run.calls) > 1 or run.reads_parts]
     for run in chosen:
         _merge(run)
@@ -102,6 +109,8 @@ class _Run:
 
     operations: tuple[Any, ...]
     parts: Parts
+    is_alone: bool
+    """Whether the program has nothing else."""
 
     @property
     def reads_parts(self) -> bool:
@@ -213,7 +222,7 @@ def _merged(run: _Run, places: _Places) -> Any:
     attributes = {
         "api_version": first.attributes["api_version"],
         "call_target_name": first.attributes["call_target_name"],
-        "backend_config": _config(steps, places.shared_bytes),
+        "backend_config": _config(steps, places.shared_bytes, is_alone=run.is_alone),
         "operand_layouts": ir.ArrayAttr.get([row_major(v.type) for v in places.operands]),
         "result_layouts": ir.ArrayAttr.get([row_major(t) for t in types]),
     }
@@ -223,12 +232,14 @@ def _merged(run: _Run, places: _Places) -> Any:
         return ir.Operation.create(first.name, types, list(places.operands), attributes)
 
 
-def _config(steps: Sequence[Step], shared_bytes: int) -> Any:
+def _config(steps: Sequence[Step], shared_bytes: int, *, is_alone: bool) -> Any:
+    whole = ir.IntegerType.get_signless(64)
     return ir.DictAttr.get(
         {
             "keys": ir.StringAttr.get(keys_of(steps)),
             "words": ir.StringAttr.get(words_of(steps)),
-            "scratch_bytes": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), shared_bytes),
+            "scratch_bytes": ir.IntegerAttr.get(whole, shared_bytes),
+            "alone": ir.IntegerAttr.get(whole, int(is_alone)),
         }
     )
 

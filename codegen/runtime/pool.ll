@@ -245,6 +245,22 @@ done:
   ret void
 }
 
+; How often a worker looks for mail before it sleeps: 2048 times take some 50 us on a Zen 4, the gap between two calls
+; of a program.  The next call of a program comes some 200 to 400 us later, as Python and JAX find the caches full of
+; something else; it is waited for where the program has nothing of XLA's, whose threads look for an idle processor.
+@looks = internal global i64 2048
+
+define internal void @look_for(i64 %times) {
+  %before = load atomic i64, ptr @looks monotonic, align 8
+  %same = icmp eq i64 %before, %times
+  br i1 %same, label %done, label %change
+change:
+  store atomic i64 %times, ptr @looks monotonic, align 8
+  br label %done
+done:
+  ret void
+}
+
 define void @hlotune_work(ptr %worker) {              ; the life of a worker: never returns
 entry:
   %semaphore = getelementptr %Worker, ptr %worker, i32 0, i32 5
@@ -258,7 +274,7 @@ look:
 serve:
   call void @hlotune_serve(ptr %worker)
   br label %look
-spin:                                                 ; some 50 us on a Zen 4, the gap between two calls
+spin:
   call void @pause()
   %next = add i64 %spins, 1
   %place = and i64 %next, 31
@@ -270,7 +286,8 @@ share:                                                ; once a microsecond there
   call void @give_way(ptr %worker)
   br label %looked
 looked:
-  %long = icmp sgt i64 %next, 2048
+  %looks = load atomic i64, ptr @looks monotonic, align 8
+  %long = icmp sgt i64 %next, %looks
   br i1 %long, label %sleep, label %look
 sleep:
   call void @sleep(ptr %worker, ptr %semaphore)

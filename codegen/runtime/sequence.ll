@@ -19,7 +19,7 @@ entry:
   %count = call i64 @read_words(ptr %text, i64 %length, ptr %read)
   %steps = load i64, ptr %read
   %slots_bytes = mul i64 %steps, 8
-  %head_bytes = add i64 %slots_bytes, 48
+  %head_bytes = add i64 %slots_bytes, 56
   %used_bytes = mul i64 %count, 8
   %all_bytes = add i64 %head_bytes, %used_bytes
   %instance = call ptr @malloc(i64 %all_bytes)
@@ -32,6 +32,9 @@ entry:
   %steps_at = getelementptr %Instance, ptr %instance, i32 0, i32 4
   %words_at = getelementptr %Instance, ptr %instance, i32 0, i32 5
   store i64 %bytes, ptr %bytes_at
+  %alone = call i64 @number(ptr %frame, ptr @name_alone, i64 5)
+  %alone_at = getelementptr %Instance, ptr %instance, i32 0, i32 6
+  store i64 %alone, ptr %alone_at
   store i64 %steps, ptr %steps_at
   store ptr %words, ptr %words_at
   %keys = load ptr, ptr %keys_span
@@ -145,6 +148,11 @@ take_shared:                                          ; the last result
   store ptr %shared, ptr %shared_at
   br label %begin
 begin:
+  %alone_at = getelementptr %Instance, ptr %instance, i32 0, i32 6
+  %alone = load i64, ptr %alone_at
+  %is_alone = icmp ne i64 %alone, 0
+  %looks = select i1 %is_alone, i64 16384, i64 2048
+  call void @look_for(i64 %looks)
   %slots = getelementptr %Instance, ptr %instance, i64 1
   %first = getelementptr %Words, ptr %words, i32 0, i32 2
   br label %check

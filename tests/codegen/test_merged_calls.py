@@ -144,6 +144,22 @@ def test_what_xla_computes_in_between_parts_two_runs_and_all_that_may_be_is_in_t
     np.testing.assert_array_equal(run(module)(X, Y)[0], 12 * X + 5 * Y)
 
 
+@pytest.mark.parametrize(
+    ("between", "is_alone"),
+    [
+        (f"%m = stablehlo.reshape %a : ({F}) -> {F}", 1),
+        (f"%m = stablehlo.constant dense<1.0> : {F}", 1),
+        (f"%m = stablehlo.add %p, %q : {F}", 0),
+    ],
+)
+def test_threads_wait_longer_for_the_next_call_where_xla_has_nothing_to_compute(
+    between: str, is_alone: int
+) -> None:
+    text = written(call("a", "double", "%p"), between, call("b", "add", "%a", "%m"), gives="%b")
+    (site,) = calls(merged(text), TARGET)
+    assert site.config["alone"] == is_alone
+
+
 def test_one_call_between_operations_of_xla_is_left_as_it_is() -> None:
     text = written(
         call("a", "double", "%p"), f"%m = stablehlo.add %a, %q : {F}", call("b", "triple", "%m"),
