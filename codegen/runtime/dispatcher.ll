@@ -30,7 +30,7 @@
 %Binding = type { ptr, i64, i64, ptr, i64, i64 }      ; kernel, threads, scratch bytes, packed arguments, count, moves
 %Packed = type { i64, i64 }                           ; argument, bytes
 ; slot, bytes of the scratch result (0: there is none), stacks, calls, steps (0: one kernel, of the slot), their words,
-; whether the program has nothing of XLA's; behind it lie a slot for each step, and the words
+; whether XLA has next to nothing to compute in the program; behind it lie a slot for each step, and the words
 %Instance = type { ptr, i64, i64, i64, i64, ptr, i64 }
 ; Where `moves` is not 0, early calls move memory (settle).
 ; Where `stacks` is not 0, packed arguments may have several parts, and the last operands are i64: for each packed

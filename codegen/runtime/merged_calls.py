@@ -9,6 +9,7 @@ constants of kernels are parts of few arguments.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -65,10 +66,22 @@ def merge_calls(module: Module, hidden: Sequence[Bytes] = ()) -> tuple[Bytes, ..
         return (*(v for k, v in enumerate(hidden) if k not in read), *found.arrays)
 
 
+LITTLE = 4096
+"""Elements of arrays with which XLA computes in the thread that calls kernels, for microseconds."""
+_FREE = ("stablehlo.constant", "stablehlo.reshape", "func.return")
+_LONG = ("stablehlo.while", "stablehlo.custom_call")
+
+
 def _is_alone(block: Any) -> bool:
-    """Whether XLA has nothing to compute in a program: all becomes one call."""
-    free = ("stablehlo.constant", "stablehlo.reshape", "func.return")
-    return all(o.name in free or _is_ours(o.operation) for o in block.operations)
+    """Whether XLA has so little to compute in a program that no other thread of it wakes."""
+    return all(_is_ours(o.operation) or _is_little(o.operation) for o in block.operations)
+
+
+def _is_little(operation: Any) -> bool:
+    if operation.name in _FREE:
+        return True
+    arrays = (tensor_type(v.type) for v in (*operation.operands, *operation.results))
+    return operation.name not in _LONG and all(prod(a.shape) <= LITTLE for a in arrays)
 
 
 def _is_for_kernels(argument: Any) -> bool:
@@ -110,7 +123,7 @@ class _Run:
     operations: tuple[Any, ...]
     parts: Parts
     is_alone: bool
-    """Whether the program has nothing else."""
+    """Whether XLA has next to nothing to compute in the program."""
 
     @property
     def reads_parts(self) -> bool:

@@ -247,7 +247,7 @@ done:
 
 ; How often a worker looks for mail before it sleeps: 2048 times take some 50 us on a Zen 4, the gap between two calls
 ; of a program.  The next call of a program comes some 200 to 400 us later, as Python and JAX find the caches full of
-; something else; it is waited for where the program has nothing of XLA's, whose threads look for an idle processor.
+; something else; it is waited for where XLA has next to nothing to compute, whose threads look for an idle processor.
 @looks = internal global i64 2048
 
 define internal void @look_for(i64 %times) {

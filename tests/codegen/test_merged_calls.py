@@ -149,10 +149,17 @@ def test_what_xla_computes_in_between_parts_two_runs_and_all_that_may_be_is_in_t
     [
         (f"%m = stablehlo.reshape %a : ({F}) -> {F}", 1),
         (f"%m = stablehlo.constant dense<1.0> : {F}", 1),
-        (f"%m = stablehlo.add %p, %q : {F}", 0),
+        (f"%m = stablehlo.add %p, %q : {F}", 1),
+        (
+            "%c = stablehlo.constant dense<1.0> : tensor<4097xf32>\n"
+            "%d = stablehlo.add %c, %c : tensor<4097xf32>\n"
+            f"%m = stablehlo.slice %d [0:8] : (tensor<4097xf32>) -> {F}",
+            0,
+        ),
+        (f"%m = stablehlo.custom_call @another(%p) : ({F}) -> {F}", 0),
     ],
 )
-def test_threads_wait_longer_for_the_next_call_where_xla_has_nothing_to_compute(
+def test_threads_wait_longer_for_the_next_call_where_xla_has_next_to_nothing_to_compute(
     between: str, is_alone: int
 ) -> None:
     text = written(call("a", "double", "%p"), between, call("b", "add", "%a", "%m"), gives="%b")
