@@ -91,35 +91,38 @@ def joined(values: Sequence[NDArray[np.uint8]]) -> Joined:
     Those that lie in one region are parts of it, from the first to the last of them, and are not
     copied.  All others are copied into one array, where they are aligned to 64 again.
     """
-    regions: dict[int, list[int]] = {}
+    groups: dict[int, list[int]] = {}
     for i, value in enumerate(values):
-        regions.setdefault(_region_of(value), []).append(i)
+        groups.setdefault(id(_region_of(value)), []).append(i)
     arrays, parts = list[NDArray[np.uint8]](), dict[int, tuple[int, int]]()
-    for start, members in regions.items():
-        array, offsets = _together([values[i] for i in members], is_region=start > 0)
+    for members in groups.values():
+        array, offsets = _together([values[i] for i in members])
         parts |= {i: (len(arrays), at) for i, at in zip(members, offsets, strict=True)}
         arrays.append(array)
     return Joined(tuple(arrays), tuple(parts[i] for i in range(len(values))))
 
 
-def _region_of(value: NDArray[np.uint8]) -> int:
-    """The address of the region in which a value lies; 0 where it lies in memory of its own."""
+def _region_of(value: NDArray[np.uint8]) -> NDArray[np.uint8] | None:
+    """The region in which a value lies; None where it lies in memory of its own."""
     base = value.base
-    known = isinstance(base, np.ndarray) and base.dtype == np.uint8 and base.nbytes >= REGION_BYTES
-    return int(base.ctypes.data) if known and base.ctypes.data % PAGE_BYTES == 0 else 0
+    if not isinstance(base, np.ndarray) or base.dtype != np.uint8 or base.ndim != 1:
+        return None
+    return base if base.nbytes >= REGION_BYTES and base.flags.c_contiguous else None
 
 
-def _together(
-    values: Sequence[NDArray[np.uint8]], *, is_region: bool
-) -> tuple[NDArray[np.uint8], list[int]]:
-    """An array in which values lie, and their offsets in it."""
-    if is_region:
-        begins = [value.ctypes.data for value in values]
-        first, end = min(begins), max(b + v.nbytes for b, v in zip(begins, values, strict=True))
-        region = values[0].base
-        assert region is not None
-        start = first - region.ctypes.data
-        return region[start : start + end - first], [b - first for b in begins]
+def _together(values: Sequence[NDArray[np.uint8]]) -> tuple[NDArray[np.uint8], list[int]]:
+    """An array in which values of one region lie, or of none, and their offsets in it."""
+    region = _region_of(values[0])
+    if region is None:
+        return _copied(values)
+    begins = [value.ctypes.data - region.ctypes.data for value in values]
+    first = min(begins)
+    end = max(b + v.nbytes for b, v in zip(begins, values, strict=True))
+    return region[first:end], [b - first for b in begins]
+
+
+def _copied(values: Sequence[NDArray[np.uint8]]) -> tuple[NDArray[np.uint8], list[int]]:
+    """Values one behind the other, and their offsets."""
     sizes = [-(-value.nbytes // ALIGNMENT) * ALIGNMENT for value in values]
     offsets = [0, *accumulate(sizes)]
     array = room(offsets.pop())
