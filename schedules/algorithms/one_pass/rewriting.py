@@ -9,6 +9,9 @@
 
     where k[p0, i] is x at the first r of the piece, which has n points
 
+Where lanes lie along the reduction, neighbours begin pieces of their own, each of which has every
+so-manieth element: s[i, p0, p1] and so on, with p1 along the lanes.
+
 The tensor is read once, and not again for what is about the mean.  Pieces are short, and the pivot
 is one of the elements: as the square of its distance from the mean is a part of the sum, what is
 lost to cancellation is at most half as many units of the last place as the square of a piece's
@@ -33,8 +36,8 @@ from hlotune.schedules.ir.compute import Axis, Compute, Stage, Store, Tensor
 from hlotune.schedules.ir.expr import Affine, Apply, Const, Expr, Load, loads, map_loads
 from hlotune.schedules.ir.monoids import SUM
 
-PIECE = "p0"
-"""The axis of the pieces."""
+PIECE, NEIGHBOUR = "p0", "p1"
+"""The axes of the pieces: that along which they follow one another, and that of neighbours."""
 SUMS = "pieces"
 """The stage that adds up the pieces."""
 
@@ -44,9 +47,12 @@ class OnePass:
     """Takes sums about a mean with the mean, over pieces of so many points of the longest axis."""
 
     points: int
+    neighbours: int = 1
+    """Elements side by side along the axis that are in pieces of their own."""
 
     def __str__(self) -> str:
-        return f"one_pass({self.points})"
+        beside = f", {self.neighbours}" if self.neighbours > 1 else ""
+        return f"one_pass({self.points}{beside})"
 
     def __call__(self, compute: Compute) -> Compute:
         """Raises ScheduleError where no stage has sums about the mean of an earlier one, or pieces
@@ -54,11 +60,12 @@ class OnePass:
         found = about_a_mean(compute)
         if found is None:
             raise ScheduleError(f"{self}: expected sums about a sum of the same, got none")
-        if self.points < 2 or found.axis.extent % self.points:
+        together = self.points * self.neighbours
+        if self.points < 2 or found.axis.extent % together:
             raise ScheduleError(
-                f"{self}: expected pieces that divide {found.axis.extent}, got {self.points}"
+                f"{self}: expected pieces that divide {found.axis.extent}, got {together}"
             )
-        return _rewritten(compute, found, self.points)
+        return _rewritten(compute, found, self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,17 +178,18 @@ def _less(a: Expr, b: Expr) -> Expr:
 class _Pieces:
     """The stage that adds up the pieces, while it grows."""
 
-    def __init__(self, found: AboutAMean, points: int) -> None:
-        self.axis, self.points = found.axis, points
-        first, ways = found.first, found.axis.extent // points
-        self.parallel = (Axis(PIECE, ways), *first.parallel)
+    def __init__(self, found: AboutAMean, cut: OnePass) -> None:
+        self.axis, first = found.axis, found.first
+        self.parallel, self.over = _axes_of_pieces(found, cut)
         self.reduce = tuple(
-            replace(r, extent=points) if r == self.axis else r for r in first.reduce
+            replace(r, extent=cut.points) if r == self.axis else r for r in first.reduce
         )
         self.index = tuple(Affine.axis(a.name) for a in self.parallel)
-        self.inside = {self.axis.name: Affine.axis(self.axis.name) + Affine.axis(PIECE, points)}
-        begin = {r.name: Affine() for r in first.reduce}
-        begin[self.axis.name] = Affine.axis(PIECE, points)
+        begins = Affine.axis(PIECE, cut.points * cut.neighbours)
+        if cut.neighbours > 1:
+            begins += Affine.axis(NEIGHBOUR)
+        self.inside = {self.axis.name: Affine.axis(self.axis.name, cut.neighbours) + begins}
+        begin = {r.name: Affine() for r in first.reduce} | {self.axis.name: begins}
         self.pivot = _moved(found.element, begin)
         self.apart = _less(_moved(found.element, self.inside), self.pivot)
         self.tensors, self.values = list[Tensor](), list[Expr]()
@@ -229,11 +237,22 @@ def _moved(value: Expr, places: dict[str, Affine]) -> Expr:
     return map_loads(value, {x: x.substitute(places) for x in loads(value)})
 
 
-def _rewritten(compute: Compute, found: AboutAMean, points: int) -> Compute:
-    pieces = _Pieces(found, points)
+def _axes_of_pieces(found: AboutAMean, cut: OnePass) -> tuple[tuple[Axis, ...], tuple[Axis, ...]]:
+    """The parallel axes of the stage of the pieces, and those of them that these are added up
+    over: of rows a row's pieces lie together, and of columns the pieces of one place."""
+    own = found.first.parallel
+    piece = Axis(PIECE, found.axis.extent // (cut.points * cut.neighbours))
+    if cut.neighbours == 1:
+        return (piece, *own), (piece,)
+    over = piece, Axis(NEIGHBOUR, cut.neighbours)
+    return (*own, *over), over
+
+
+def _rewritten(compute: Compute, found: AboutAMean, cut: OnePass) -> Compute:
+    pieces = _Pieces(found, cut)
     sums = tuple(pieces.of(v) for v in found.first.values)
     about = tuple(pieces.of_apart(x) for x in found.apart)
-    over = pieces.parallel[:1]
+    over = pieces.over
     changed = {
         found.first.name: (pieces.stage(), replace(found.first, reduce=over, values=sums)),
         found.last.name: (replace(found.last, reduce=over, values=about),),
