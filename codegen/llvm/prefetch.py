@@ -146,8 +146,11 @@ def asked_cache(nest: LoopNest, s: StageNest, tensor: str) -> int:
     With AVX-512, as was measured there, the second where no cache holds the tensor, and results
     pass the caches meanwhile, neighbours are read, or the stage is a reduction by itself: the first
     has room for few requests that wait as long as memory takes, and loads and stores wait for room
-    too.  Sums of rows that other stages read again lose by it.
+    too.  Sums of rows that other stages read again lose by it.  What is asked for further ahead
+    than the first cache is large goes to the second everywhere.
     """
+    if dict(s.ahead)[tensor] > nest.target.l1_bytes:
+        return 2
     root = s
     while root.at is not None:
         root = nest.stage(root.at[0])

@@ -24,7 +24,7 @@ from hlotune.schedules.ir.compute import Axis, Compute, Stage, Store, Tensor
 from hlotune.schedules.ir.expr import Affine, Apply, Load
 from hlotune.schedules.ir.monoids import SUM
 from hlotune.schedules.spaces.cpu_rows.space import RowsSpace, space_of
-from hlotune.schedules.spaces.cpu_rows.streams import ROWS_AHEAD
+from hlotune.schedules.spaces.cpu_rows.streams import AHEAD_BYTES, ROWS_AHEAD
 from hlotune.schedules.steps.schedule import Schedule
 from hlotune.schedules.steps.steps import Ahead, NonTemporal, Step
 from hlotune.schedules.targets.cpu import CpuTarget
@@ -156,11 +156,26 @@ def test_rows_that_pass_the_caches_ask_ahead_though_they_compute_little() -> Non
     assert not asking(large, TARGETS["x86-64-v3"])
 
 
-def test_long_rows_that_the_last_cache_has_do_not_ask_as_they_are_stored() -> None:
-    compute = softmax(64, 32000)
-    assert not asking(compute)
-    assert asking(compute, TARGETS["x86-64-v3"])
-    assert "sum" in asking(log_softmax(64, 32000)) and "out" not in asking(log_softmax(64, 32000))
+def test_long_rows_that_the_last_cache_has_ask_for_the_whole_next_row_as_they_compute() -> None:
+    """With vectors of 64 bytes; where the second cache has no room, or little is computed, none."""
+    assert asking(softmax(64, 32000)) == {"e": 1 << 17}
+    assert set(asking(log_softmax(64, 32000)).values()) == {1 << 17}
+    assert "out" not in asking(log_softmax(64, 32000))
+    assert not asking(softmax(16, 128000))
+    assert not asking(layer_norm(64, 32000))
+    assert (1 << 17) not in asking(softmax(64, 32000), TARGETS["x86-64-v3"]).values()
+
+
+def test_sums_of_columns_ask_for_the_rows_behind_the_next_ones() -> None:
+    """Eight rows are taken together, piece by piece: of what no cache holds, in several pieces."""
+    sums = OF_ROWS["over_rows"]
+    assert asking(sums(4096, 4096)) == {"all": 2 * 8 * 4096 * 4}
+    assert asking(sums(8192, 768)) == {"all": 1 << 16}
+    assert asking(sums(4096, 8192)) == {"all": 8 * 8192 * 4}, "not twice as far"
+    assert not asking(sums(4096, 1 << 16)), "farther than any stage asks"
+    assert not asking(sums(512, 4096)), "a cache has it"
+    assert not asking(sums(1 << 18, 64)), "whole rows are read"
+    assert not asking(sums(4096, 4096), TARGETS["x86-64-v3"])
 
 
 def localities(compute: Compute, target: CpuTarget) -> set[str]:
@@ -182,7 +197,19 @@ def test_requests_go_to_the_second_cache_where_memory_is_waited_for_and_stored_p
     assert localities(softmax(8192, 768), ZEN4) == {"2"}
     assert localities(differences(8192, 1024), ZEN4) == {"2"}
     assert localities(softmax(512, 1024), ZEN4) == {"3"}
+    assert localities(OF_ROWS["over_rows"](4096, 4096), ZEN4) == {"2"}
     assert localities(softmax(8192, 768), TARGETS["x86-64-v3"]) == {"3"}
+
+
+def test_requests_further_ahead_than_the_first_cache_is_large_go_to_the_second() -> None:
+    assert localities(softmax(64, 32000), ZEN4) == {"2"}
+    space = zen4(softmax(64, 32000))
+    config = space.heuristic()
+    for size, cache in ((1 << 15, "3"), (1 << 16, "2")):
+        config[space.columns["ahead", "e"]] = AHEAD_BYTES.index(size)
+        made = emit(replay(space.compute, space.schedule(config), ZEN4)).text
+        asked = {x.split("i32 ")[2][0] for x in made.splitlines() if "call void @llvm.pref" in x}
+        assert asked == {cache}
 
 
 def differences(rows: int, columns: int) -> Compute:

@@ -16,15 +16,35 @@ from hlotune.schedules.ir.compute import Compute, Stage, Tensor
 from hlotune.schedules.ir.expr import Apply, Load
 from hlotune.schedules.spaces.cpu_rows.space import space_of as rows_space_of
 from hlotune.schedules.steps.steps import AddUp, Split
+from hlotune.schedules.targets.cpu import CpuTarget
 from tests.support.row_spaces import grouped, rows_space
 
 
 def test_rows_that_an_iteration_takes_stay_in_the_first_cache_with_all_that_is_read() -> None:
     target = replace(TARGETS["znver4"], threads=2)
-    for columns, rows in ((64, 8), (768, 2), (1 << 14, 1)):
+    for columns, rows in ((64, 8), (768, 2), (1 << 16, 1)):
         space = rows_space_of(OF_ROWS["layer_norm"](512, columns), target)
         placed = next(p for p, _ in space.groups(space.firsts()) if p.stage.name == "out")
         assert placed.block["i"].item() == rows
+
+
+def rows_of_an_iteration(compute: Compute, target: CpuTarget) -> int:
+    space = rows_space_of(compute, target)
+    placed = next(p for p, _ in space.groups(space.firsts()) if p.stage.name == "out")
+    return int(placed.block["i"].item())
+
+
+def test_two_long_rows_that_are_scaled_alike_are_written_out_together() -> None:
+    """Where the second cache has room for both, and with vectors of 64 bytes alone."""
+    target = replace(TARGETS["znver4"], threads=2)
+    for name in ("layer_norm", "rms_norm"):
+        assert rows_of_an_iteration(OF_ROWS[name](64, 32000), target) == 2
+        assert rows_of_an_iteration(OF_ROWS[name](64, 64000), target) == 1, "no room"
+        assert rows_of_an_iteration(OF_ROWS[name](3, 32000), target) == 1, "one for a thread"
+    for name in ("softmax", "log_softmax"):
+        assert rows_of_an_iteration(OF_ROWS[name](64, 32000), target) == 1, "nothing is shared"
+    shorter = replace(TARGETS["x86-64-v3"], threads=2)
+    assert rows_of_an_iteration(OF_ROWS["layer_norm"](64, 32000), shorter) == 1
 
 
 @pytest.mark.parametrize("target", TARGETS.values(), ids=lambda t: t.name)

@@ -5,6 +5,7 @@ from math import ceil, prod
 from hlotune.schedules.ir.compute import Stage
 from hlotune.schedules.ir.expr import operations
 from hlotune.schedules.spaces.cpu_rows.forms import CHAINS, Form, is_outer, is_transposed
+from hlotune.schedules.spaces.cpu_rows.rows_together import LONG_ROWS_TOGETHER, shares_long_rows
 from hlotune.schedules.spaces.cpu_rows.streams import passes_caches, reads_neighbours
 from hlotune.schedules.spaces.cpu_rows.view import RowsKnobs
 from hlotune.schedules.targets.cpu import CpuTarget
@@ -66,7 +67,8 @@ def body(space: RowsKnobs, stage: Stage, form: Form, lanes: int) -> tuple[int, i
     many = stage.flops > MANY_OPERATIONS * stage.points
     beside = 2 if many else space.target.rates.add_latency
     rows = min(stage.extents[form.row], beside // across) if form.row else 1
-    return min(across, beside), max(1, rows), 1
+    least = LONG_ROWS_TOGETHER if shares_long_rows(space.compute, stage, form, space.target) else 1
+    return min(across, beside), max(least, rows), 1
 
 
 def _along_lanes(space: RowsKnobs, stage: Stage, form: Form, across: int) -> tuple[int, int, int]:

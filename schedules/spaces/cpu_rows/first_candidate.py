@@ -29,6 +29,7 @@ from hlotune.schedules.spaces.cpu_rows.sketch import sums_floats
 from hlotune.schedules.spaces.cpu_rows.streams import (
     NEIGHBOURS_AHEAD,
     ROWS_AHEAD,
+    at_least,
     bytes_ahead,
     is_large,
     passes_caches,
@@ -116,12 +117,38 @@ def _put_streams(space: RowsKnobs, config: NDArray[np.int32], nest: Nest, stage:
             asked = bytes_ahead(space.compute, stage, space.target, own * widest, past=past)
         elif reads_neighbours(space.compute, stage, space.target):
             asked = NEIGHBOURS_AHEAD
+        elif _reads_pieces_of_rows(space, config, stage):
+            chunk_bytes = _chunk_bytes(space, config, stage)
+            asked = at_least(2 * chunk_bytes) or at_least(chunk_bytes)
         elif stage.reduce and reads_memory(space.compute, stage, space.target):
             asked = _busy_ahead(space, stage)
         _put(space, config, "ahead", stage.name, asked)
     if ("past", stage.name) in space.columns:
         past = passes_caches(space.compute, stage, space.target)
         _put(space, config, "past", stage.name, int(past))
+
+
+def _reads_pieces_of_rows(space: RowsKnobs, config: NDArray[np.int32], stage: Stage) -> bool:
+    """Whether a sum of columns reads rows that no cache holds piece by piece, as many vectors of
+    some rows as a register tile has: no piece is as long as what the hardware sees a stream in.
+
+    With vectors of 64 bytes, for which requests for the next rows were measured.
+    """
+    form = space.forms[stage.name][0]
+    far = space.target.has_wide_vectors and is_large(space.compute, stage, space.target)
+    if not far or stage.scans or not _goes_on_in_memory(space, config, stage, form):
+        return False
+    return _step(space, config, stage, form, form.vector) < stage.extents[form.vector]
+
+
+def _chunk_bytes(space: RowsKnobs, config: NDArray[np.int32], stage: Stage) -> int:
+    """Bytes from rows that all register tiles take together to the next such rows."""
+    outer, form = stage.reduce[0].name, space.forms[stage.name][0]
+    rows, unroll = (int(space.values(config[None], k, stage.name)[0]) for k in ("chunk", "unroll"))
+    if innermost_reduce(stage, form) == outer:
+        rows *= unroll
+    tensors = ((x, space.compute.tensor(x.tensor)) for x in stage.loads)
+    return rows * max(abs(stride(x.index, t.strides, outer)) * BYTES[t.dtype] for x, t in tensors)
 
 
 def _busy_ahead(space: RowsKnobs, stage: Stage) -> int:

@@ -1,12 +1,18 @@
 """How many rows an iteration takes so that the first cache has them from stage to stage.
 
 Two rows of exponentials are better than one where both fit: the first is computed while the largest
-element or the sum of the second comes together, which takes as long as several vectors.
+element or the sum of the second comes together, which takes as long as several vectors.  So are two
+long rows that are scaled by the same numbers, as those of a norm: these come from the second cache
+once for both.
 """
 
-from hlotune.schedules.ir.compute import Compute
+from math import prod
+
+from hlotune.schedules.dtypes import BYTES
+from hlotune.schedules.ir.compute import Compute, Stage
 from hlotune.schedules.patterns.row_limit import operations_of
 from hlotune.schedules.patterns.rows import Nest
+from hlotune.schedules.spaces.cpu_rows.forms import Form
 from hlotune.schedules.spaces.cpu_rows.partitions import held_bytes, touched_bytes
 from hlotune.schedules.spaces.cpu_rows.streams import BUSY, passes_caches
 from hlotune.schedules.targets.cpu import CpuTarget
@@ -14,6 +20,8 @@ from hlotune.schedules.targets.cpu import CpuTarget
 SLACK = 16
 """Rows that are counted closely may take a 16th more than half of the first cache, so that two rows
 which fill that half are taken together though each has a sum beside its elements."""
+LONG_ROWS_TOGETHER = 2
+"""Long rows that are written out together where they read the same numbers."""
 
 
 def rows_of_half(compute: Compute, nest: Nest, target: CpuTarget) -> int:
@@ -44,3 +52,34 @@ def _kept_in_results(compute: Compute, nest: Nest) -> int:
         if any((t.shape, t.dtype) in alike for t in map(compute.tensor, s.stored))
     )
     return next(fitting, 0)
+
+
+def shares_long_rows(compute: Compute, stage: Stage, form: Form, target: CpuTarget) -> bool:
+    """Whether rows that wait for a sum of theirs, and that the first cache does not hold, read
+    others that are the same for all of them; and three quarters of the second cache have room for
+    two rows with these.
+
+    With vectors of 64 bytes, for which this was measured.
+    """
+    waits = any(compute.tensor(x.tensor).role == "temporary" for x in stage.loads)
+    if not (target.has_wide_vectors and form.row and waits) or stage.extents[form.row] < (
+        LONG_ROWS_TOGETHER * target.threads
+    ):
+        return False
+    own, same = _bytes_along(compute, stage, form)
+    room = 3 * target.l2_bytes // 4
+    return same > 0 and own > target.l1_bytes and LONG_ROWS_TOGETHER * own + same <= room
+
+
+def _bytes_along(compute: Compute, stage: Stage, form: Form) -> tuple[int, int]:
+    """Bytes that a stage reads and stores along its vectors for a row, and what it reads alike for
+    all rows."""
+    found = {x.tensor: {a for e in x.index for a, _ in e.terms} for x in stage.loads}
+    found |= {x.tensor: {a for e in x.index for a, _ in e.terms} for x in stage.stores}
+    points = prod(n for a, n in stage.extents.items() if a != form.row)
+    own = same = 0
+    for name, axes in found.items():
+        size = min(points, compute.tensor(name).elements) * BYTES[compute.tensor(name).dtype]
+        if form.vector in axes:
+            own, same = (own + size, same) if form.row in axes else (own, same + size)
+    return own, same

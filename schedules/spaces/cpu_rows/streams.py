@@ -15,13 +15,17 @@ from hlotune.schedules.patterns.row_limit import operations_of
 from hlotune.schedules.steps.steps import Ahead, NonTemporal, Step
 from hlotune.schedules.targets.cpu import LINE_BYTES, CpuTarget
 
-AHEAD_BYTES = (0, 1024, 2048, 4096, 8192, 16384, 32768)
+AHEAD_BYTES = (0, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072, 262144)
 NEIGHBOURS, NEIGHBOURS_AHEAD = 3, 8192
 """Places of one tensor from which on a stage reads neighbours, and the bytes that it asks ahead."""
 NEW_MEMORY = 256 << 20
 """A result of so many bytes is new memory of the system in each call, whose pages it has just
 cleared: scans that stored such past the caches, of several rows at a time, lost by half.  It is
 `MAPPED_APART` of `codegen/runtime/malloc_settings.py`, which this room does not import."""
+SHORT_AHEAD = 32768
+"""The most that a stage of rows asks for ahead, but for the whole next row."""
+NEXT_ROWS = 4
+"""A stage asks for the whole next row where the second cache has room for so many."""
 ROWS_AHEAD = 16384
 """What rows of what no cache holds ask for ahead, at least, with vectors of 64 bytes and results
 that pass the caches."""
@@ -71,17 +75,26 @@ def bytes_ahead(
     """What the first candidate asks for ahead: two rows at least, where it asks at all.
 
     With vectors of 64 bytes all stages ask of rows whose results pass the caches, also those that
-    compute little, and no stage that stores rows which the first cache has no room for.
+    compute little.  Of rows that the first cache has no room for, and the last one has, a stage
+    asks for the whole next one where the second has room; others that store such rows do not ask.
     """
-    names, least = streamed(compute, stage), 2 * row_bytes
-    total = sum(compute.tensor(name).bytes for name in names)
+    least, large = min(2 * row_bytes, SHORT_AHEAD), is_large(compute, stage, target)
+    total = sum(compute.tensor(name).bytes for name in streamed(compute, stage))
     near = total <= target.threads * target.l2_bytes // 2
-    long = not stage.reduce and row_bytes > target.l1_bytes
-    if target.has_wide_vectors and past and is_large(compute, stage, target):
-        least = max(least, ROWS_AHEAD)
-    elif near or operations_of(stage) < BUSY or (long and target.has_wide_vectors):
+    if target.has_wide_vectors and past and large:
+        return at_least(max(least, ROWS_AHEAD))
+    if near or operations_of(stage) < BUSY:
         return 0
-    return next((n for n in AHEAD_BYTES[1:] if n >= least), AHEAD_BYTES[-1])
+    if target.has_wide_vectors and row_bytes > target.l1_bytes:
+        if not large and NEXT_ROWS * row_bytes <= target.l2_bytes:
+            return at_least(row_bytes)
+        return at_least(least) if stage.reduce else 0
+    return at_least(least)
+
+
+def at_least(wanted: int) -> int:
+    """The least knob value for so many bytes; 0 where none is as large, or none is wanted."""
+    return next((n for n in AHEAD_BYTES if n >= wanted), 0)
 
 
 def reads_neighbours(compute: Compute, stage: Stage, target: CpuTarget) -> bool:
