@@ -85,7 +85,7 @@ def constant(rewriting: Rewriting) -> Callable[[str], Rewriting | None]:
 
 
 def numbered(name: str, rewriting: Callable[[int], Rewriting]) -> Callable[[str], Rewriting | None]:
-    """The `rewriting` of an algorithm whose name has one number above 1, as `blocked_scan(64)` has."""
+    """The `rewriting` of an algorithm whose name has a number above 1: `blocked_scan(64)`."""
     pattern = re.compile(rf"{name}\((\d+)\)")
 
     def named(algorithm: str) -> Rewriting | None:

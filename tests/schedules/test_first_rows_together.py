@@ -41,6 +41,7 @@ def test_two_long_rows_that_are_scaled_alike_are_written_out_together() -> None:
         assert rows_of_an_iteration(OF_ROWS[name](64, 32000), target) == 2
         assert rows_of_an_iteration(OF_ROWS[name](64, 64000), target) == 1, "no room"
         assert rows_of_an_iteration(OF_ROWS[name](3, 32000), target) == 1, "one for a thread"
+        assert rows_of_an_iteration(OF_ROWS[name](512, 32000), target) == 1, "no cache keeps them"
     for name in ("softmax", "log_softmax"):
         assert rows_of_an_iteration(OF_ROWS[name](64, 32000), target) == 1, "nothing is shared"
     shorter = replace(TARGETS["x86-64-v3"], threads=2)

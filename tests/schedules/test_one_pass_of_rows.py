@@ -53,7 +53,9 @@ def standardized(rows: int, columns: int) -> Compute:
 
 
 def drawn(compute: Compute) -> Array:
-    (x,) = (np.random.default_rng(0).standard_normal(t.shape, np.float32) for t in compute.arguments)
+    (x,) = (
+        np.random.default_rng(0).standard_normal(t.shape, np.float32) for t in compute.arguments
+    )
     return x + np.float32(5)
 
 

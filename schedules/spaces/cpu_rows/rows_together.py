@@ -55,9 +55,9 @@ def _kept_in_results(compute: Compute, nest: Nest) -> int:
 
 
 def shares_long_rows(compute: Compute, stage: Stage, form: Form, target: CpuTarget) -> bool:
-    """Whether rows that wait for a sum of theirs, and that the first cache does not hold, read
-    others that are the same for all of them; and three quarters of the second cache have room for
-    two rows with these.
+    """Whether rows that wait for a sum of theirs, that the first cache does not hold and that are
+    stored through the caches, read others that are the same for all of them; and three quarters of
+    the second cache have room for two rows with these.
 
     With vectors of 64 bytes, for which this was measured.
     """
@@ -65,6 +65,8 @@ def shares_long_rows(compute: Compute, stage: Stage, form: Form, target: CpuTarg
     if not (target.has_wide_vectors and form.row and waits) or stage.extents[form.row] < (
         LONG_ROWS_TOGETHER * target.threads
     ):
+        return False
+    if passes_caches(compute, stage, target):
         return False
     own, same = _bytes_along(compute, stage, form)
     room = 3 * target.l2_bytes // 4
