@@ -190,7 +190,7 @@ def test_the_largest_of_a_row_with_its_number_asks_ahead_and_a_sum_does_not() ->
     """What computes much: a sum of a row is read as fast without."""
     assert asking(argmax(512, 32000))["all"] == ROWS_AHEAD
     assert "2" in localities(argmax(512, 32000), ZEN4)
-    assert not asking(argmax(64, 1024)) and not asking(OF_ROWS["over_rows"](4096, 4096))
+    assert not asking(argmax(64, 1024)) and not asking(OF_ROWS["over_columns"](4096, 4096))
 
 
 def test_requests_go_to_the_second_cache_where_memory_is_waited_for_and_stored_past_it() -> None:
