@@ -49,7 +49,7 @@
 @name_scratch = internal constant [13 x i8] c"scratch_bytes"
 @name_stacks = internal constant [6 x i8] c"stacks"
 ; dispatcher.py adds the messages @no_key ... @bad_status, @pause, @processor and @now, moved_pages.py
-; @moving_calls and @large_pages; and there is pool.ll
+; the numbers of settle and @large_pages; and there is pool.ll
 
 declare ptr @malloc(i64)
 declare void @free(ptr)
@@ -475,14 +475,21 @@ move:
   %results_at = getelementptr %CallFrame, ptr %frame, i32 0, i32 6, i32 4
   %results_size = load i64, ptr %results_size_at
   %results = load ptr, ptr %results_at
-  %results_moved = call i1 @ask_for_pages(ptr %results, i64 %results_size, i64 4194304, i1 true, i1 true)
-  br i1 %results_moved, label %move_arguments, label %stop
-move_arguments:
   %args_size_at = getelementptr %CallFrame, ptr %frame, i32 0, i32 5, i32 2
   %args_at = getelementptr %CallFrame, ptr %frame, i32 0, i32 5, i32 4
   %args_size = load i64, ptr %args_size_at
   %args = load ptr, ptr %args_at
-  %args_moved = call i1 @ask_for_pages(ptr %args, i64 %args_size, i64 4194304, i1 false, i1 true)
+  %results_bytes = call i64 @sum_of_bytes(ptr %results, i64 %results_size)
+  %args_bytes = call i64 @sum_of_bytes(ptr %args, i64 %args_size)
+  %sum = add i64 %results_bytes, %args_bytes
+  %many = load i64, ptr @many_bytes
+  %is_many = icmp sge i64 %sum, %many
+  %least_at = select i1 %is_many, ptr @least_moved_of_many, ptr @least_moved
+  %least = load i64, ptr %least_at
+  %results_moved = call i1 @ask_for_pages(ptr %results, i64 %results_size, i64 %least, i1 true, i1 true)
+  br i1 %results_moved, label %move_arguments, label %stop
+move_arguments:
+  %args_moved = call i1 @ask_for_pages(ptr %args, i64 %args_size, i64 %least, i1 false, i1 true)
   br i1 %args_moved, label %done, label %stop
 stop:
   store atomic i64 %last, ptr %calls_at monotonic, align 8
@@ -592,6 +599,25 @@ done:
   ret i1 true
 refused:
   ret i1 false
+}
+
+define internal i64 @sum_of_bytes(ptr %buffers, i64 %size) {
+entry:
+  br label %check
+check:
+  %i = phi i64 [ 0, %entry ], [ %next, %look ]
+  %sum = phi i64 [ 0, %entry ], [ %longer, %look ]
+  %more = icmp slt i64 %i, %size
+  br i1 %more, label %look, label %done
+look:
+  %next = add i64 %i, 1
+  %buffer_at = getelementptr ptr, ptr %buffers, i64 %i
+  %buffer = load ptr, ptr %buffer_at
+  %bytes = call i64 @bytes_of(ptr %buffer)
+  %longer = add i64 %sum, %bytes
+  br label %check
+done:
+  ret i64 %sum
 }
 
 define internal i64 @bytes_of(ptr %buffer) {           ; of an array; of types unknown here at least

@@ -8,6 +8,10 @@ Results are memory of XLA's that the next result will have, and may be advised f
 are a caller's: they are moved, and nothing else about their memory is changed.  So what its owner
 keeps from large pages (`MADV_NOHUGEPAGE`) stays as it is, and so does all memory of a process that
 wants none (`PR_SET_THP_DISABLE`).  Linux moves nothing before 6.1.
+
+The large pages in which an array begins and ends have other memory too, as a rule that of arrays
+beside it.  They are moved as well, if all of them is in memory, as a part of the same mapping: what
+lies there keeps its values and addresses, and gets no advice.
 """
 
 import mmap
@@ -22,22 +26,32 @@ STRETCH_BYTES = 16 * PAGE_BYTES
 """What is looked at and moved by one call of the system; each may wait for other processors."""
 MOVING_CALLS = 4
 """Calls of a site until nothing is moved any more: the first moves nothing, those behind it do."""
+LEAST_BYTES, LEAST_OF_MANY, MANY_BYTES = 4 << 20, 1 << 20, 64 << 20
+"""The smallest array that is moved; that of a call whose arguments and results have so many bytes
+that no cache holds them, as the update of a network's parameters, and so many bytes."""
 
 
 def functions() -> str:
-    """`@moving_calls`, and `@large_pages`, which is false where the system refused to move memory.
+    """Numbers of `settle`, and `@large_pages`, which is false where the system refused to move
+    memory.
 
     It asks for large pages where memory is whole such pages: by advice where it is ours, and by
-    moving it where that is wanted.  A stretch is moved if all of its pages are there: others would
-    be made, or read back from a disk.  A page of zeros that was only read counts as there, as to
-    tell it apart takes a file of the system's: so zeros that nobody wrote may become memory.
+    moving it where that is wanted, with the pages in which it begins and ends; that Linux refuses
+    these, as where another mapping begins, is no refusal.  A stretch is moved if all of its pages
+    are there: others would be made, or read back from a disk.  A page of zeros that was only read
+    counts as there, as to tell it apart takes a file of the system's: so zeros that nobody wrote
+    may become memory.
 
     It does nothing on other systems than Linux, and where its owner wants no large pages.
     """
-    calls = f"@moving_calls = internal constant i64 {MOVING_CALLS}\n"
+    numbers = {
+        "moving_calls": MOVING_CALLS, "least_moved": LEAST_BYTES,
+        "least_moved_of_many": LEAST_OF_MANY, "many_bytes": MANY_BYTES,
+    }  # fmt: skip
+    calls = "".join(f"@{name} = internal constant i64 {n}\n" for name, n in numbers.items())
     if sys.platform != "linux" or small_pages_alone():
         return f"{calls}{_HEAD}\n  ret i1 true\n}}"
-    return f"{calls}{_are_there()}\n{_large_pages()}"
+    return f"{calls}{_are_there()}\n{_move_end()}\n{_large_pages()}"
 
 
 def small_pages_alone() -> bool:
@@ -52,14 +66,13 @@ _HEAD = "define internal i1 @large_pages(i64 %begin, i64 %bytes, i1 %is_ours, i1
 
 
 def _large_pages() -> str:
-    return f"""declare i32 @madvise(i64, i64, i32)
-{_HEAD}
+    return f"""{_HEAD}
   %padded = add i64 %begin, {PAGE_BYTES - 1}
   %low = and i64 %padded, {-PAGE_BYTES}
   %end = add i64 %begin, %bytes
   %high = and i64 %end, {-PAGE_BYTES}
   %some = icmp slt i64 %low, %high
-  br i1 %some, label %whole, label %fine
+  br i1 %some, label %whole, label %advised
 whole:
   br i1 %is_ours, label %advise, label %advised
 advise:
@@ -71,7 +84,7 @@ advised:
 check:
   %at = phi i64 [ %low, %advised ], [ %next, %look ], [ %next, %move ]
   %more = icmp slt i64 %at, %high
-  br i1 %more, label %look, label %fine
+  br i1 %more, label %look, label %ends
 look:
   %left = sub i64 %high, %at
   %is_last = icmp slt i64 %left, {STRETCH_BYTES}
@@ -83,6 +96,10 @@ move:
   %refused = call i32 @madvise(i64 %at, i64 %stretch, i32 {MADV_COLLAPSE})
   %moved = icmp eq i32 %refused, 0
   br i1 %moved, label %check, label %refusal
+ends:
+  call void @move_end(i64 %begin)
+  call void @move_end(i64 %end)
+  br label %fine
 fine:
   ret i1 true
 refusal:
@@ -90,9 +107,27 @@ refusal:
 }}"""
 
 
+def _move_end() -> str:
+    """A function that moves the large page which is not whole on one side of an address."""
+    return f"""define internal void @move_end(i64 %place) {{
+  %page = and i64 %place, {-PAGE_BYTES}
+  %is_inside = icmp ne i64 %page, %place
+  br i1 %is_inside, label %look, label %done
+look:
+  %there = call i1 @are_there(i64 %page, i64 {PAGE_BYTES})
+  br i1 %there, label %move, label %done
+move:
+  %status = call i32 @madvise(i64 %page, i64 {PAGE_BYTES}, i32 {MADV_COLLAPSE})
+  br label %done
+done:
+  ret void
+}}"""
+
+
 def _are_there() -> str:
     """A function that says whether each page of a stretch is in memory."""
-    return f"""declare i32 @mincore(i64, i64, ptr)
+    return f"""declare i32 @madvise(i64, i64, i32)
+declare i32 @mincore(i64, i64, ptr)
 define internal i1 @are_there(i64 %begin, i64 %bytes) {{
 entry:
   %pages = alloca [{STRETCH_BYTES // mmap.PAGESIZE} x i8]

@@ -94,6 +94,21 @@ def test_large_arguments_of_calls_that_are_repeated_lie_in_large_pages(megabytes
 
 
 @needs_moves
+def test_many_bytes_have_smaller_arguments_moved_too() -> None:
+    """What a call of 8 MiB leaves in small pages one of 64 MiB moves."""
+    parts = [small_pages(2 * PAGE)[: n << 20] for n in (1, 2, 3)]
+    for rest, moved in ((8, 0), (58, PAGE)):
+        memory = small_pages(rest << 20)
+        kinds = [TensorType((x.size,), "ui8") for x in (*parts, memory)]
+        key = f"pages beside {rest}"
+        bind(key, status(0))
+        run, given = site(key, kinds, FEW), [on_device(x) for x in (*parts, memory)]
+        for _ in range(2):
+            run(*given)
+        assert [large(x) for x in parts] == [0, moved, moved]
+
+
+@needs_moves
 def test_large_results_of_calls_that_are_repeated_lie_in_large_pages() -> None:
     """Also in memory that was kept from them for what lay there before."""
     key, kind = "pages of results", TensorType((SIZE // 4,), "f32")
@@ -170,6 +185,34 @@ def test_a_range_is_moved_in_stretches_up_to_its_end(pages: int) -> None:
     ask = asking(moved_pages.functions())
     assert ask(memory.ctypes.data, memory.nbytes, 0) == 1
     assert large(memory) == pages * PAGE
+
+
+@needs_moves
+@pytest.mark.parametrize("pages", [0, 2])
+def test_pages_in_which_a_range_begins_and_ends_are_moved_as_well(pages: int) -> None:
+    memory = small_pages((pages + 2) * PAGE)
+    ask = asking(moved_pages.functions())
+    assert ask(memory.ctypes.data + PAGE // 2, (pages + 1) * PAGE, 1) == 1
+    assert large(memory) == memory.nbytes
+    assert (memory == 1).all()
+
+
+@needs_moves
+def test_pages_of_which_others_have_not_touched_all_stay_and_are_no_refusal() -> None:
+    memory = mapped(4 * PAGE)
+    memory[PAGE // 2 : 4 * PAGE - PAGE // 2] = 1
+    ask = asking(moved_pages.functions())
+    assert ask(memory.ctypes.data + PAGE // 2, 3 * PAGE, 0) == 1
+    assert large(memory) == 2 * PAGE
+
+
+@needs_moves
+def test_pages_that_another_mapping_shares_stay_and_are_no_refusal() -> None:
+    memory = small_pages(4 * PAGE)
+    assert advised(memory.ctypes.data, PAGE, NO_LARGE)
+    ask = asking(moved_pages.functions())
+    assert ask(memory.ctypes.data + PAGE // 2, 2 * PAGE, 0) == 1
+    assert large(memory) == 2 * PAGE
 
 
 @needs_moves
