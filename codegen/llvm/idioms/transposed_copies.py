@@ -16,6 +16,13 @@ from hlotune.codegen.llvm.stores import store
 from hlotune.schedules.ir.expr import Affine, Load
 from hlotune.schedules.ir.nest import LoopNest, StageNest
 
+PIECE_BYTES = 16
+"""Processors interleave elements of vectors within so many bytes by one instruction without a
+mask, which other shuffles of short elements need a register for."""
+WIDTHS = {"i8": 1, "i16": 2}
+LEAST_BYTES = 4
+"""Bytes of an element from which on LLVM finds as short a way by itself."""
+
 
 @dataclass(frozen=True, slots=True)
 class Run:
@@ -154,6 +161,13 @@ def turned(f: Function, rows: list[str], kind: str, lanes: int) -> list[str]:
     There are as many vectors as a square has rows, a power of two up to their lanes.
     """
     rows, distance = list(rows), 1
+    piece = min(lanes, PIECE_BYTES // _bytes(kind))
+    if _bytes(kind) < LEAST_BYTES and piece <= len(rows):
+        groups = (rows[k : k + piece] for k in range(0, len(rows), piece))
+        rows = [name for group in groups for name in _interleaved(f, group, kind, lanes)]
+        if len(rows) == lanes:
+            return _pieces_together(f, rows, kind, piece)
+        distance = piece
     while distance < len(rows):
         for a in (k for k in range(len(rows)) if not k & distance):
             b = a + distance
@@ -162,6 +176,49 @@ def turned(f: Function, rows: list[str], kind: str, lanes: int) -> list[str]:
             rows[a], rows[b] = (_shuffled(f, rows[a], rows[b], kind, x) for x in (low, high))
         distance *= 2
     return rows
+
+
+def _interleaved(f: Function, rows: list[str], kind: str, lanes: int) -> list[str]:
+    """Transposes squares of 16 bytes across, or of whole shorter vectors.
+
+    Each round interleaves the first half of the rows with the second, and so moves the first bit of
+    a row's number behind those of its columns.
+    """
+    size = len(rows)
+    starts = range(0, lanes, size)
+    low, high = (
+        [at + j + side for at in starts for j in range(first, first + size // 2)
+         for side in (0, lanes)]
+        for first in (0, size // 2)
+    )  # fmt: skip
+    for _ in range(size.bit_length() - 1):
+        pairs = zip(rows[: size // 2], rows[size // 2 :], strict=True)
+        rows = [_shuffled(f, a, b, kind, x) for a, b in pairs for x in (low, high)]
+    return rows
+
+
+def _pieces_together(f: Function, rows: list[str], kind: str, piece: int) -> list[str]:
+    """Whole vectors of the pieces that several groups of rows have at the same place.
+
+    Each round takes every second piece of two vectors, which needs no mask in a register either.
+    """
+    lanes, found = len(rows), dict[int, str]()
+    starts = range(0, 2 * lanes, 2 * piece)
+    even, odd = ([at + j for at in starts for j in range(first, first + piece)]
+                 for first in (0, piece))  # fmt: skip
+    for k in range(piece):
+        group = rows[k::piece]
+        for _ in range(len(group).bit_length() - 1):
+            pairs = list(zip(group[::2], group[1::2], strict=True))
+            group = [_shuffled(f, a, b, kind, x) for x in (even, odd) for a, b in pairs]
+        found |= {k + n * piece: name for n, name in enumerate(group)}
+    return [found[k] for k in range(lanes)]
+
+
+def _bytes(kind: str) -> int:
+    """Of an element of a vector's type."""
+    element = kind.rpartition(" ")[2].rstrip(">")
+    return WIDTHS.get(element, LEAST_BYTES)
 
 
 def _shuffled(f: Function, a: str, b: str, kind: str, lanes: list[int]) -> str:
