@@ -7,6 +7,7 @@ from hlotune.schedules.ir.expr import operations
 from hlotune.schedules.spaces.cpu_rows.forms import CHAINS, Form, is_outer, is_transposed
 from hlotune.schedules.spaces.cpu_rows.rows_together import LONG_ROWS_TOGETHER, shares_long_rows
 from hlotune.schedules.spaces.cpu_rows.streams import passes_caches, reads_neighbours
+from hlotune.schedules.spaces.cpu_rows.transposes import rows_turned
 from hlotune.schedules.spaces.cpu_rows.view import RowsKnobs
 from hlotune.schedules.targets.cpu import CpuTarget
 
@@ -60,7 +61,7 @@ def body(space: RowsKnobs, stage: Stage, form: Form, lanes: int) -> tuple[int, i
             return WHOLE_ROW, 1, steps  # or as many as there are
         return _even_vectors(across, len(stage.stores), space.target), 1, steps
     if is_transposed(space.compute, stage, form):
-        rows = min(lanes, space.target.vector_registers)  # all of them are turned at once
+        rows = rows_turned(space.compute, stage, form, lanes, space.target)
         return 1, min(rows, stage.extents[form.row]), 1
     if form.row and is_outer(space.compute, stage):
         return min(across, VECTORS_OF_OUTER), min(ROWS_OF_OUTER, stage.extents[form.row]), 1

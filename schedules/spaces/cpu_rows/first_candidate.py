@@ -36,8 +36,9 @@ from hlotune.schedules.spaces.cpu_rows.streams import (
     reads_memory,
     reads_neighbours,
 )
-from hlotune.schedules.spaces.cpu_rows.transposes import tiles_together
+from hlotune.schedules.spaces.cpu_rows.transposes import asks_for_next_tile, tiles_together
 from hlotune.schedules.spaces.cpu_rows.view import RowsKnobs
+from hlotune.schedules.targets.cpu import LINE_BYTES
 from hlotune.schedules.targets.machine_rates import MachineRates
 
 REPAYS_WAKING = 4
@@ -120,6 +121,8 @@ def _put_streams(space: RowsKnobs, config: NDArray[np.int32], nest: Nest, stage:
         elif _reads_pieces_of_rows(space, config, stage):
             chunk_bytes = _chunk_bytes(space, config, stage)
             asked = at_least(2 * chunk_bytes) or at_least(chunk_bytes)
+        elif asks_for_next_tile(space.compute, stage, space.forms[stage.name][0], space.target):
+            asked = LINE_BYTES
         elif stage.reduce and reads_memory(space.compute, stage, space.target):
             asked = _busy_ahead(space, stage)
         _put(space, config, "ahead", stage.name, asked)

@@ -15,7 +15,7 @@ from hlotune.schedules.patterns.row_limit import operations_of
 from hlotune.schedules.steps.steps import Ahead, NonTemporal, Step
 from hlotune.schedules.targets.cpu import LINE_BYTES, CpuTarget
 
-AHEAD_BYTES = (0, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072, 262144)
+AHEAD_BYTES = (0, LINE_BYTES, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072, 262144)
 NEIGHBOURS, NEIGHBOURS_AHEAD = 3, 8192
 """Places of one tensor from which on a stage reads neighbours, and the bytes that it asks ahead."""
 NEW_MEMORY = 256 << 20
@@ -79,8 +79,7 @@ def bytes_ahead(
     asks for the whole next one where the second has room; others that store such rows do not ask.
     """
     least, large = min(2 * row_bytes, SHORT_AHEAD), is_large(compute, stage, target)
-    total = sum(compute.tensor(name).bytes for name in streamed(compute, stage))
-    near = total <= target.threads * target.l2_bytes // 2
+    near = is_near(compute, stage, target)
     if target.has_wide_vectors and past and large:
         return at_least(max(least, ROWS_AHEAD))
     if near or operations_of(stage) < BUSY:
@@ -93,8 +92,15 @@ def bytes_ahead(
 
 
 def at_least(wanted: int) -> int:
-    """The least knob value for so many bytes; 0 where none is as large, or none is wanted."""
-    return next((n for n in AHEAD_BYTES if n >= wanted), 0)
+    """The least knob value for so many bytes of rows, more than a line; 0 where none is as large, or
+    none is wanted."""
+    return next((n for n in AHEAD_BYTES if n >= wanted and n != LINE_BYTES), 0)
+
+
+def is_near(compute: Compute, stage: Stage, target: CpuTarget) -> bool:
+    """Whether half of the second caches has room for what vectors of a stage go along."""
+    total = sum(compute.tensor(name).bytes for name in streamed(compute, stage))
+    return total <= target.threads * target.l2_bytes // 2
 
 
 def reads_neighbours(compute: Compute, stage: Stage, target: CpuTarget) -> bool:
