@@ -169,8 +169,8 @@ def _is_turned(nest: LoopNest, s: StageNest) -> bool:
     root = s.vector_root
     if root is None or s.stage.combine is not None:
         return False
-    tensors = nest.compute.tensor
-    return any(stride(x.index, tensors(x.tensor).strides, root) > 1 for x in s.stage.stores)
+    stores = ((x, nest.compute.tensor(x.tensor)) for x in s.stage.stores)
+    return any(abs(stride(x.index, t.strides, root)) > 1 for x, t in stores)
 
 
 def _run(lines: int) -> range:

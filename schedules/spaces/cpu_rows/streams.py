@@ -2,7 +2,7 @@
 
 Asking ahead pays where a stage that computes much reads what no core's second cache holds from call
 to call, and with AVX-512 wherever results pass the caches; stores past the caches where even the
-third cache has no room for the results.
+third cache has no room for the results, or none beside what is read for them.
 """
 
 from collections import Counter
@@ -26,6 +26,8 @@ SHORT_AHEAD = 32768
 """The most that a stage of rows asks for ahead, but for the whole next row."""
 NEXT_ROWS = 4
 """A stage asks for the whole next row where the second cache has room for so many."""
+SMALL_PART = 4
+"""Results of less than this part of the last cache are left to it, whatever else a kernel reads."""
 ROWS_AHEAD = 16384
 """What rows of what no cache holds ask for ahead, at least, with vectors of 64 bytes and results
 that pass the caches."""
@@ -48,8 +50,7 @@ def streamed(compute: Compute, stage: Stage) -> tuple[str, ...]:
 
 def may_pass_caches(compute: Compute, stage: Stage, target: CpuTarget) -> bool:
     """Whether the results of a stage may each be stored once, as those of a reduction are that
-    registers hold all along, and are larger than half of the last cache, with rows that begin at
-    lines."""
+    registers hold all along, and do not stay in the last cache, with rows that begin at lines."""
     results = [compute.tensor(x.tensor) for x in stage.stores]
     others = {x.tensor for s in compute.stages if s is not stage for x in s.stores}
     if stage.onto:
@@ -59,7 +60,17 @@ def may_pass_caches(compute: Compute, stage: Stage, target: CpuTarget) -> bool:
     aligned = all(
         len(t.shape) < 2 or t.shape[-1] * BYTES[t.dtype] % LINE_BYTES == 0 for t in results
     )
-    return aligned and sum(t.bytes for t in results) > target.l3_bytes // 2
+    return aligned and not _stay_in_caches(compute, sum(t.bytes for t in results), target)
+
+
+def _stay_in_caches(compute: Compute, stored: int, target: CpuTarget) -> bool:
+    """Whether so many bytes of results are in the last cache when a kernel ends, for who reads them
+    next: they are no more than half of it, and either a small part, or there is room beside the
+    arguments."""
+    read = sum(t.bytes for t in compute.tensors if t.role in ("argument", "constant"))
+    is_small = stored < target.l3_bytes // SMALL_PART
+    has_room = read + stored < target.l3_bytes
+    return stored <= target.l3_bytes // 2 and (is_small or has_room)
 
 
 def passes_caches(compute: Compute, stage: Stage, target: CpuTarget) -> bool:
@@ -92,8 +103,7 @@ def bytes_ahead(
 
 
 def at_least(wanted: int) -> int:
-    """The least knob value for so many bytes of rows, more than a line; 0 where none is as large, or
-    none is wanted."""
+    """The least knob value of so many bytes, more than a line; 0 where none has, or is wanted."""
     return next((n for n in AHEAD_BYTES if n >= wanted and n != LINE_BYTES), 0)
 
 
