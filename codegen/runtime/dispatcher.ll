@@ -30,8 +30,9 @@
 %Binding = type { ptr, i64, i64, ptr, i64, i64 }      ; kernel, threads, scratch bytes, packed arguments, count, moves
 %Packed = type { i64, i64 }                           ; argument, bytes
 ; slot, bytes of the scratch result (0: there is none), stacks, calls, steps (0: one kernel, of the slot), their words,
-; whether XLA has next to nothing to compute in the program; behind it lie a slot for each step, and the words
-%Instance = type { ptr, i64, i64, i64, i64, ptr, i64 }
+; whether XLA has next to nothing to compute in the program, what new pages cost (new_pages.ll); behind it lie a slot for
+; each step, and the words
+%Instance = type { ptr, i64, i64, i64, i64, ptr, i64, %NewPages }
 ; Where `moves` is not 0, early calls move memory (settle).
 ; Where `stacks` is not 0, packed arguments may have several parts, and the last operands are i64: for each packed
 ; argument, in their order, which part the call reads.
@@ -49,7 +50,7 @@
 @name_scratch = internal constant [13 x i8] c"scratch_bytes"
 @name_stacks = internal constant [6 x i8] c"stacks"
 ; dispatcher.py adds the messages @no_key ... @bad_status, @pause, @processor and @now, moved_pages.py
-; the numbers of settle and @large_pages; and there is pool.ll
+; the numbers of settle and @large_pages; and there are sequence.ll, pool.ll and new_pages.ll
 
 declare ptr @malloc(i64)
 declare void @free(ptr)
@@ -295,7 +296,7 @@ unknown:
 make:
   %bytes = call i64 @number(ptr %frame, ptr @name_scratch, i64 13)
   %stacks = call i64 @number(ptr %frame, ptr @name_stacks, i64 6)
-  %instance = call ptr @malloc(i64 56)                 ; XLA frees it with the program: hlotune_state_info
+  %instance = call ptr @malloc(i64 88)                 ; XLA frees it with the program: hlotune_state_info
   store %Instance zeroinitializer, ptr %instance
   store ptr %slot, ptr %instance
   %bytes_at = getelementptr %Instance, ptr %instance, i32 0, i32 1
@@ -361,7 +362,8 @@ call:
   call void @settle(ptr %frame, ptr %instance, ptr %binding)
   %stacks_at = getelementptr %Instance, ptr %instance, i32 0, i32 2
   %stacks = load i64, ptr %stacks_at
-  %status = call i32 @call_kernel(ptr %frame, ptr %binding, i64 %given, i64 %stacks)
+  %new_pages = getelementptr %Instance, ptr %instance, i32 0, i32 7
+  %status = call i32 @call_kernel(ptr %frame, ptr %binding, i64 %given, i64 %stacks, ptr %new_pages)
   %error = call ptr @error_of(ptr %frame, ptr %slot, i32 %status)
   ret ptr %error
 }
@@ -479,8 +481,8 @@ move:
   %args_at = getelementptr %CallFrame, ptr %frame, i32 0, i32 5, i32 4
   %args_size = load i64, ptr %args_size_at
   %args = load ptr, ptr %args_at
-  %results_bytes = call i64 @sum_of_bytes(ptr %results, i64 %results_size)
-  %args_bytes = call i64 @sum_of_bytes(ptr %args, i64 %args_size)
+  %results_bytes = call i64 @bytes_above(ptr %results, i64 %results_size, i64 0)
+  %args_bytes = call i64 @bytes_above(ptr %args, i64 %args_size, i64 0)
   %sum = add i64 %results_bytes, %args_bytes
   %many = load i64, ptr @many_bytes
   %is_many = icmp sge i64 %sum, %many
@@ -574,8 +576,9 @@ done:
 }
 
 ; Asks for large pages for each array of at least so many bytes: by advice if they are ours, and, if it is told to, by
-; moving there what lies in small ones; it ends, and is false, where that is refused.  Results of 256 MiB and more (32
-; MiB with an older glibc) are new memory of the system in each call: in large pages it costs fewer faults.
+; moving there what lies in small ones; it ends, and is false, where that is refused.  Results of 256 MiB and more, and
+; those above 64 MiB that a thread of XLA's takes (32 MiB with an older glibc), are new memory of the system in each
+; call: in large pages it costs fewer faults, as long as new_pages.ll finds no other.
 define internal i1 @ask_for_pages(ptr %buffers, i64 %size, i64 %least, i1 %are_ours, i1 %moves) {
 entry:
   br label %check
@@ -601,12 +604,13 @@ refused:
   ret i1 false
 }
 
-define internal i64 @sum_of_bytes(ptr %buffers, i64 %size) {
+; The bytes of the arrays that have more than so many each.
+define internal i64 @bytes_above(ptr %buffers, i64 %size, i64 %least) {
 entry:
   br label %check
 check:
   %i = phi i64 [ 0, %entry ], [ %next, %look ]
-  %sum = phi i64 [ 0, %entry ], [ %longer, %look ]
+  %sum = phi i64 [ 0, %entry ], [ %added, %look ]
   %more = icmp slt i64 %i, %size
   br i1 %more, label %look, label %done
 look:
@@ -614,7 +618,9 @@ look:
   %buffer_at = getelementptr ptr, ptr %buffers, i64 %i
   %buffer = load ptr, ptr %buffer_at
   %bytes = call i64 @bytes_of(ptr %buffer)
-  %longer = add i64 %sum, %bytes
+  %large = icmp sgt i64 %bytes, %least
+  %counted = select i1 %large, i64 %bytes, i64 0
+  %added = add i64 %sum, %counted
   br label %check
 done:
   ret i64 %sum
@@ -716,7 +722,7 @@ no:
   ret i1 false
 }
 
-define internal i32 @call_kernel(ptr %frame, ptr %binding, i64 %scratch_bytes, i64 %stacks) {
+define internal i32 @call_kernel(ptr %frame, ptr %binding, i64 %scratch_bytes, i64 %stacks, ptr %new_pages) {
   %args_size_at = getelementptr %CallFrame, ptr %frame, i32 0, i32 5, i32 2
   %args_at = getelementptr %CallFrame, ptr %frame, i32 0, i32 5, i32 4
   %args_size = load i64, ptr %args_size_at
@@ -737,7 +743,6 @@ no_part:
 go_on:
   %result_addresses = alloca ptr, i64 %results_size
   call void @gather(ptr %results, i64 %results_size, ptr %result_addresses)
-  %advised = call i1 @ask_for_pages(ptr %results, i64 %results_size, i64 33554433, i1 true, i1 false)
   %call = alloca %Call
   %host = alloca %Host
   call void @fill_host(ptr %frame, ptr %binding, ptr %host)
@@ -758,6 +763,23 @@ take_scratch:                                         ; the last result
   br label %run
 run:
   %kernel = load ptr, ptr %binding
+  %large = call i64 @bytes_above(ptr %results, i64 %results_size, i64 33554432)
+  %has_large = icmp sgt i64 %large, 0
+  br i1 %has_large, label %run_large, label %run_small
+run_small:
   %status = call i32 %kernel(ptr %call)
   ret i32 %status
+run_large:
+  %asks = call i1 @asks_for_large(ptr %new_pages, ptr %binding)
+  br i1 %asks, label %ask, label %begin
+ask:
+  %advised = call i1 @ask_for_pages(ptr %results, i64 %results_size, i64 33554433, i1 true, i1 false)
+  br label %begin
+begin:
+  %start = call i64 @now()
+  %found = call i32 %kernel(ptr %call)
+  %end = call i64 @now()
+  %took = sub i64 %end, %start
+  call void @note_pages(ptr %new_pages, i64 %large, i64 %took, i1 %asks)
+  ret i32 %found
 }

@@ -19,7 +19,7 @@ entry:
   %count = call i64 @read_words(ptr %text, i64 %length, ptr %read)
   %steps = load i64, ptr %read
   %slots_bytes = mul i64 %steps, 8
-  %head_bytes = add i64 %slots_bytes, 56
+  %head_bytes = add i64 %slots_bytes, 88
   %used_bytes = mul i64 %count, 8
   %all_bytes = add i64 %head_bytes, %used_bytes
   %instance = call ptr @malloc(i64 %all_bytes)
@@ -131,7 +131,6 @@ entry:
   %addresses = alloca ptr, i64 %most
   call void @gather(ptr %args, i64 %args_size, ptr %arg_addresses)
   call void @gather(ptr %results, i64 %results_size, ptr %result_addresses)
-  %advised = call i1 @ask_for_pages(ptr %results, i64 %results_size, i64 33554433, i1 true, i1 false)
   %result_base_at = getelementptr %Bases, ptr %bases, i32 0, i32 1
   %shared_at = getelementptr %Bases, ptr %bases, i32 0, i32 2
   store ptr %arg_addresses, ptr %bases
@@ -153,7 +152,37 @@ begin:
   %is_alone = icmp ne i64 %alone, 0
   %looks = select i1 %is_alone, i64 16384, i64 2048
   call void @look_for(i64 %looks)
+  %large = call i64 @bytes_above(ptr %results, i64 %results_size, i64 33554432)
+  %has_large = icmp sgt i64 %large, 0
+  br i1 %has_large, label %run_large, label %run_small
+run_small:
+  %error = call ptr @run_steps(ptr %frame, ptr %instance, i64 %steps, ptr %bases, ptr %addresses)
+  ret ptr %error
+run_large:                                            ; as in call_kernel; the first kernel stands for all
   %slots = getelementptr %Instance, ptr %instance, i64 1
+  %slot = load ptr, ptr %slots
+  %binding_at = getelementptr %Slot, ptr %slot, i32 0, i32 1
+  %binding = load atomic ptr, ptr %binding_at seq_cst, align 8
+  %new_pages = getelementptr %Instance, ptr %instance, i32 0, i32 7
+  %asks = call i1 @asks_for_large(ptr %new_pages, ptr %binding)
+  br i1 %asks, label %ask, label %run
+ask:
+  %advised = call i1 @ask_for_pages(ptr %results, i64 %results_size, i64 33554433, i1 true, i1 false)
+  br label %run
+run:
+  %start = call i64 @now()
+  %found = call ptr @run_steps(ptr %frame, ptr %instance, i64 %steps, ptr %bases, ptr %addresses)
+  %end = call i64 @now()
+  %took = sub i64 %end, %start
+  call void @note_pages(ptr %new_pages, i64 %large, i64 %took, i1 %asks)
+  ret ptr %found
+}
+
+define internal ptr @run_steps(ptr %frame, ptr %instance, i64 %steps, ptr %bases, ptr %addresses) {
+begin:
+  %slots = getelementptr %Instance, ptr %instance, i64 1
+  %words_at = getelementptr %Instance, ptr %instance, i32 0, i32 5
+  %words = load ptr, ptr %words_at
   %first = getelementptr %Words, ptr %words, i32 0, i32 2
   br label %check
 check:

@@ -22,6 +22,7 @@ from hlotune.measure.machine.targets import host_target
 from hlotune.measure.trial import Failure
 from hlotune.measure.verification.verify import verify
 from tests.support.applied import DIRECT, final, first_sites, normal, recorded
+from tests.support.pages import flags_of
 
 P, M, G = normal(40, 33), normal(40, 33), normal(40, 33)
 
@@ -197,24 +198,11 @@ def test_a_kernel_that_keeps_no_order_of_reading_is_caught_by_verification() -> 
     assert "an element is read after it was overwritten" in failure.message
 
 
-def pages_of(address: int) -> str:
-    """The flags of the memory that an address lies in, as Linux has them."""
-    inside = False
-    for line in Path("/proc/self/smaps").read_text().splitlines():
-        first = line.split()[0]
-        if "-" in first and not first.endswith(":"):
-            low, high = (int(x, 16) for x in first.split("-"))
-            inside = low <= address < high
-        elif inside and first == "VmFlags:":
-            return line
-    return ""
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems have no such pages")
 def test_results_above_32_mib_are_asked_for_in_large_pages(tmp_path: Path) -> None:
     x = jnp.zeros((9 << 20,), jnp.float32)
     program = load(lambda x: x + 1, x)
     database = recorded(tmp_path / "a.db", {first_sites(program)["elementwise0"]: final(DIRECT)})
     got = apply(program, database=database)(x).block_until_ready()
-    assert " hg" in pages_of(got.unsafe_buffer_pointer() + (4 << 20))
+    assert " hg" in flags_of(got.unsafe_buffer_pointer() + (4 << 20))
     assert float(got[-1]) == 1.0

@@ -71,6 +71,19 @@ def in_large_pages(address: int, size: int) -> int:
     return sum(int(found[3 * i + 1]) - int(found[3 * i]) for i in range(count))
 
 
+def flags_of(address: int) -> str:
+    """The flags of the memory that an address lies in, as Linux has them."""
+    inside = False
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        first = line.split()[0]
+        if "-" in first and not first.endswith(":"):
+            low, high = (int(x, 16) for x in first.split("-"))
+            inside = low <= address < high
+        elif inside and first == "VmFlags:":
+            return line
+    return ""
+
+
 def _can_move() -> bool:
     if sys.platform != "linux" or moved_pages.small_pages_alone():
         return False
