@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from hlotune.cli.devices import leave_device
-from hlotune.cli.loading import load_program
+from hlotune.cli.loading import load_program, source_files
 from hlotune.cli.options import (
     ArgumentTypes,
     Devices,
@@ -16,8 +16,9 @@ from hlotune.cli.options import (
     Program,
     TargetName,
 )
+from hlotune.cli.outputs import require_place, writing
 from hlotune.cli.printing import counted, say
-from hlotune.schedules.errors import NoRecord, ProgramError
+from hlotune.schedules.errors import NoRecord
 
 EXPORT_EXAMPLE = (
     "Example: tune export-candidates examples/mlp.py:model mlp.jsonl --target cuda:h200"
@@ -55,6 +56,7 @@ def export_candidates(
     from hlotune.schedules.targets.kinds import named_target
 
     device = named_target(target)
+    require_place(file, *filter(None, [database]), *source_files(program))
     loaded = load_program(program, arg, dim)
     from hlotune.search.carrying import counted as number_of
     from hlotune.search.carrying import proposed, write_candidates
@@ -68,13 +70,8 @@ def export_candidates(
         raise NoRecord(
             f"program {loaded.name}: expected kernels with new candidates for {target}, found none"
         )
-    try:
+    with writing(file):
         write_candidates(file, made)
-    except OSError as error:
-        raise ProgramError(
-            f"expected to write candidates to {file}, got {error.strerror or error}; "
-            "name another path, or free some space"
-        ) from error
     say(
         f"{counted(number_of(made), 'candidate')} of {counted(len(made), 'kernel')} in {file}; on "
         f"a machine with {device.title}: tune measure {file} --output measured.jsonl"
@@ -97,6 +94,7 @@ def measure(
     from hlotune.measure.workers.builder import ProcessBuilder
     from hlotune.measure.workers.several_devices import SeveralDevices
 
+    require_place(output, file)
     made = read_candidates(file)
     leave_device(made[0].target)
     target = here(made)

@@ -165,6 +165,10 @@ def evaluate(
         )
     if plot is not None:
         require_place(plot, *_named(database), *filter(None, [file]))
+        if plot.suffix.lower() != ".svg":
+            raise typer.BadParameter(
+                f"expected a file whose name ends in .svg, got {plot}; rename it"
+            )
     loaded = _loaded(file) if file else None
     with telling() as tell:
         of = _examples(database, tell)

@@ -1,5 +1,6 @@
 """`tune run`: searches, measures, records."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -108,18 +109,32 @@ def run(
         program=program, budget_s=budget, trials=trials, database=database_path(database),
         says_database=database is None and not (quiet or json),
         searcher=searcher, model=model, model_file=model_file, first=first, seed=seed,
-        numerics=numerics, target=check(budget, trials, target, first=first, devices=devices),
+        numerics=numerics,
+        target=check(budget, trials, target, first=first, devices=devices, model_file=model_file),
         devices=devices,
         types=arg or (), sizes=dim or (), loops=trips or (), quiet=quiet, events=events, json=json,
     )  # fmt: skip
     if modules := dumped_modules(Path(program)):
         from hlotune.cli.run_folder import run_modules
 
+        require_alone(program, {"--arg": arg, "--dim": dim})
         run_modules(modules, request.time_limit_s, partial(run_module, request))
     elif len(variants := single_sizes(request.sizes)) > 1:
         for_each(variants, partial(run_variant, request, len(variants)))
     else:
         run_program(request)
+
+
+def require_alone(folder: str, options: Mapping[str, Sequence[str] | None]) -> None:
+    """Raises typer.BadParameter where a folder of modules, which have their types in them, comes
+    with options that say types or sizes.
+    """
+    if given := [name for name, values in options.items() if values]:
+        raise typer.BadParameter(
+            f"expected the folder {folder} alone, whose modules have the types of their arguments "
+            f"in them, got {' and '.join(given)} too; leave {'it' if len(given) == 1 else 'them'} "
+            "out"
+        )
 
 
 def run_variant(request: Request, count: int, *, dim: list[str]) -> None:
@@ -132,7 +147,8 @@ def run_variant(request: Request, count: int, *, dim: list[str]) -> None:
 def run_module(request: Request, file: str, budget_s: float | None) -> None:
     """Tunes one module of a folder as the request says, with its part of the budget."""
     whole_s = request.time_limit_s
-    run_program(replace(request, program=file, budget_s=budget_s, whole_s=whole_s))
+    one = replace(request, program=file, budget_s=budget_s, whole_s=whole_s, is_module=True)
+    run_program(one)
 
 
 def check(
@@ -142,6 +158,7 @@ def check(
     *,
     first: bool = False,
     devices: int = 1,
+    model_file: Path | None = None,
 ) -> "Target | None":
     """The target that is asked for; refuses what makes no sense before anything is loaded."""
     if first and (budget_s is not None or trials is not None):
@@ -149,6 +166,10 @@ def check(
         raise typer.BadParameter(f"expected --first alone, got {given} too; leave one out")
     if first and devices > 1:
         raise typer.BadParameter("expected --first on one device, got --devices too; leave one out")
+    if first and model_file is not None:
+        raise typer.BadParameter(
+            "expected --first alone, which asks no model, got --model-file too; leave one out"
+        )
     if budget_s is not None and trials is not None:
         raise typer.BadParameter("expected --budget or --trials, got both; leave one out")
     return asked_for(target)

@@ -47,6 +47,8 @@ class Request:
     """The sizes of symbolic dimensions, as in `batch=8`."""
     loops: Sequence[str]
     """How often loops run, as in `while0=50`."""
+    is_module: bool = False
+    """Whether it is one of several modules, to which the same is said of loops."""
     quiet: bool
     events: bool
     json: bool
@@ -64,7 +66,10 @@ def run_program(request: Request) -> None:
     from hlotune.measure.workers.early_start import workers_ahead
 
     with beating() as pulse, workers_ahead():
-        loaded = load_program(request.program, request.types, request.sizes, request.loops)
+        loaded = load_program(
+            request.program, request.types, request.sizes, request.loops,
+            may_lack_loops=request.is_module,
+        )  # fmt: skip
         print_notes(loaded.remarks, file=sys.stderr)
         result = tuned(loaded, request, pulse)
     from hlotune.cli.report import print_report

@@ -23,6 +23,7 @@ from hlotune.hlo.frontends.python_sources import (
     function_in,
     importable,
     imported,
+    require_parameters,
 )
 from hlotune.hlo.frontends.short_loops import with_short_loops_unrolled
 from hlotune.hlo.frontends.tracing import donated_of, hashable, traced_of, weak_of, without_weights
@@ -166,6 +167,8 @@ def _loaded(
         )
     with importable(where):
         found = function_in(imported(where), where, name)
+        if arguments:
+            require_parameters(found, text, len(arguments))
         function, arguments = (found, arguments) if arguments else call_factory(found, text)
         if is_module(function):
             return replace(from_module(function, arguments).program, name=name, source=text)

@@ -125,6 +125,22 @@ def _takes_arguments(function: Callable[..., Any]) -> bool:
     return False
 
 
+def require_parameters(function: Callable[..., Any], source: str, count: int) -> None:
+    """Raises ProgramError where arguments are given beside a function that takes none, as most
+    factories do.
+    """
+    try:
+        takes_none = not inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return
+    if takes_none:
+        raise ProgramError(
+            f"expected {source} to take {count} argument{'s' * (count != 1)}, as so many are given "
+            "(--arg), got a function that takes none; leave them out if it is a factory, which "
+            "returns its own, or name the function that takes them"
+        )
+
+
 def call_factory(
     factory: Callable[..., Any], source: str
 ) -> tuple[Callable[..., Any], tuple[Any, ...]]:

@@ -2,7 +2,7 @@
 
 import math
 import operator
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -79,11 +79,20 @@ def flows(graph: Graph, told: Mapping[str, tuple[float, ...]]) -> dict[tuple[int
     known = {flow.name for flow in found.values()}
     for name in told:
         if name not in known and name != ALL_LOOPS:
-            raise ProgramError(
-                f"expected trips of {', '.join(sorted(known)) or 'no loop, as there is none'}, got "
-                f"{name!r}; `tune kernels` lists loops and branches"
-            )
+            raise _unknown(name, known)
     return found
+
+
+def _unknown(name: str, known: Collection[str]) -> ProgramError:
+    if not known:
+        return ProgramError(
+            "expected no trips of loops nor shares of branches, as the program has neither loops "
+            f"nor branches, got those of {name!r}; leave that out"
+        )
+    return ProgramError(
+        f"expected trips of {', '.join(sorted(known))}, got {name!r}; `tune kernels` lists loops "
+        "and branches"
+    )
 
 
 def _places(scope: Scope) -> Iterator[tuple[Scope, int]]:

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from hlotune.cli.loading import trips_of
+from hlotune.cli.loading import load_program, trips_of
 from hlotune.schedules.errors import ProgramError
+from tests.cli.test_cli import refused
 from tests.support.commands import tune
 
 LOOPING = """
@@ -46,7 +47,54 @@ def test_kernels_counts_calls_by_what_it_is_told(program: list[str]) -> None:
     assert 26 in [kernel["calls"] for kernel in data["kernels"]]
 
 
-@pytest.mark.parametrize("text", ["while0", "while0=", "while0=a", "0.5,"])
+@pytest.mark.parametrize("text", ["while0", "while0=", "while0=a", "0.5,", "while0=5=6", "=5"])
 def test_trips_that_are_no_numbers_are_refused(text: str) -> None:
     with pytest.raises(ProgramError, match=f"expected trips as in 50, while0=50 .*got '{text}'"):
         trips_of([text])
+
+
+@pytest.mark.parametrize("texts", [["5", "6"], ["while0=5", "while1=6", "while0=5"]])
+def test_trips_that_are_told_twice_are_refused(texts: list[str]) -> None:
+    with pytest.raises(
+        ProgramError, match=f"got '{texts[-1]}', its second time; .* each name once"
+    ):
+        trips_of(texts)
+
+
+WITHOUT_OPEN_LOOPS = """
+import jax, jax.numpy as jnp
+from jax import lax
+
+def straight(x):
+    return x @ x
+
+def counted(x):
+    return lax.fori_loop(0, 6, lambda i, y: y @ x, x)
+
+def choosing(x):
+    return lax.cond(x[0, 0] > 0, lambda: jnp.sort(x), lambda: x)
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "trips", "message"),
+    [
+        ("straight", "50", "got program straight, which has no loop; leave --trips out\n"),
+        ("straight", "while0=50", "neither loops nor branches, got those of 'while0'; leave"),
+        ("choosing", "50", "got program choosing, which has no loop; leave --trips out\n"),
+        ("counted", "50", "whose loops do (while0 6 times); leave --trips out, or name a loop"),
+        ("counted", "while1=50", "expected trips of while0, got 'while1'; `tune kernels` lists"),
+    ],
+)
+def test_trips_of_a_program_without_such_loops_are_refused(
+    name: str, trips: str, message: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "program.py"
+    path.write_text(WITHOUT_OPEN_LOOPS)
+    options = ["--arg", "f32[64,64]", "--trips", trips]
+    assert message in refused("kernels", f"{path}:{name}", *options)
+    if trips == "50":
+        with pytest.raises(ProgramError, match="expected a loop that does not say itself how"):
+            load_program(f"{path}:{name}", ["f32[64,64]"], None, [trips])
+        alike = load_program(f"{path}:{name}", ["f32[64,64]"], None, [trips], may_lack_loops=True)
+        assert alike.trips == {"": (50,)}

@@ -76,4 +76,4 @@ def test_candidates_that_cannot_be_written_are_one_clear_error(
 ) -> None:
     where = tmp_path / "absent" / "candidates.jsonl"
     message = refused("export-candidates", program, str(where), "--target", "cuda:h200")
-    assert f"expected to write candidates to {where}" in message
+    assert f"expected to write to {where}, got no folder for it" in message

@@ -27,6 +27,12 @@ def test_a_place_that_is_not_there_is_refused_at_once(
     assert f"expected to write to {nowhere}, got no folder for it" in message
 
 
+def test_a_chart_of_another_form_is_refused_at_once(tmp_path: Path) -> None:
+    plot, missing = tmp_path / "plot.png", tmp_path / "missing.db"
+    message = refused("model", "eval", "--plot", str(plot), "--database", str(missing))
+    assert f"expected a file whose name ends in .svg, got {plot}; rename it" in message
+
+
 @pytest.mark.parametrize("command", [("train", "-o"), ("eval", "--plot")])
 def test_a_folder_that_nothing_can_be_written_to_is_refused_at_once(
     command: tuple[str, str], tmp_path: Path

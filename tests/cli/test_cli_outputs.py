@@ -16,6 +16,8 @@ COMMANDS = {
     "train": ("model", "train", "-o", "{out}", "--database", "{db}"),
     "eval": ("model", "eval", "--plot", "{out}", "--database", "{db}"),
     "model export": ("model", "export", "-o", "{out}"),
+    "candidates": ("export-candidates", "examples/mlp.py:model", "{out}", "--target", "cuda:h200"),
+    "measure": ("measure", "candidates.jsonl", "--output", "{out}"),
 }
 
 
@@ -64,6 +66,22 @@ def test_a_program_is_not_written_over(path: Path, tmp_path: Path) -> None:
     command = ("apply", f"{program}:model", "-o", str(program), "--database", str(path))
     assert f"got {program}, which this command reads; name another path" in refused(*command)
     assert "def model" in program.read_text(encoding="utf-8")
+
+
+def test_a_program_is_not_written_over_by_its_candidates(tmp_path: Path) -> None:
+    program = tmp_path / "mlp.py"
+    program.write_text(Path("examples/mlp.py").read_text(encoding="utf-8"), encoding="utf-8")
+    command = ("export-candidates", f"{program}:model", str(program), "--target", "cuda:h200")
+    assert f"got {program}, which this command reads; name another path" in refused(*command)
+    assert "def model" in program.read_text(encoding="utf-8")
+
+
+def test_candidates_are_not_written_over_by_what_was_measured(tmp_path: Path) -> None:
+    lines = tmp_path / "candidates.jsonl"
+    lines.write_text("{}\n")
+    message = refused("measure", str(lines), "--output", str(lines))
+    assert "which this command reads" in message
+    assert lines.read_text() == "{}\n"
 
 
 def test_records_are_not_written_over_by_what_is_learned_of_them(tmp_path: Path) -> None:

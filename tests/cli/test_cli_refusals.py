@@ -133,12 +133,50 @@ def identity(tensor: str, folder: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    "sizes", [["batch"], ["batch=-1"], ["=2"], ["batch=2", "batch=3"], ["batch=1,"]]
-)
+    "sizes",
+    [
+        ["batch"], ["batch=-1"], ["=2"], ["batch=2", "batch=3"], ["batch=1,"], ["batch=8=9"],
+        ["batch=" + "9" * 19], ["batch=" + "9" * 5000],
+    ],
+    ids=lambda sizes: " ".join(sizes)[:30],
+)  # fmt: skip
 def test_a_size_of_a_dimension_is_a_name_and_a_whole_number(sizes: list[str]) -> None:
     words = [word for size in sizes for word in ("--dim", size)]
     message = refused("kernels", "model.onnx", *words)
     assert "expected a dimension and its size, as in batch=8, or sizes, as in" in message
+    assert len(message) < 400
+
+
+@pytest.mark.parametrize("command", [("run", "--trials", "1"), ("kernels",), ("bench",)])
+def test_arguments_beside_a_factory_that_takes_none_are_refused(command: tuple[str, ...]) -> None:
+    name, *options = command
+    message = refused(name, PROGRAM, *options, "--arg", "f32[8,784]", "--arg", "f32[8]")
+    assert (
+        f"expected {PROGRAM} to take 2 arguments, as so many are given (--arg), got a function "
+        "that takes none; leave them out if it is a factory" in message
+    )
+
+
+def test_the_first_candidates_of_a_model_s_file_are_none(tmp_path: Path) -> None:
+    message = refused("run", PROGRAM, "--first", "--model-file", str(tmp_path / "m.npz"))
+    assert "expected --first alone, which asks no model, got --model-file too; leave" in message
+
+
+@pytest.mark.parametrize(
+    ("options", "given", "advice"),
+    [
+        (("--arg", "f32[8]"), "--arg", "leave it out"),
+        (("--dim", "batch=1,8"), "--dim", "leave it out"),
+        (("--arg", "f32[b]", "--dim", "b=8"), "--arg and --dim", "leave them out"),
+    ],
+    ids=["types", "sizes", "both"],
+)
+def test_a_folder_of_modules_has_its_types_in_it(
+    options: tuple[str, ...], given: str, advice: str, tmp_path: Path
+) -> None:
+    (tmp_path / "module_1.a.before_optimizations.txt").touch()
+    message = refused("run", str(tmp_path), "--trials", "1", *options)
+    assert f"the types of their arguments in them, got {given} too; {advice}" in message
 
 
 def test_a_command_of_one_program_refuses_several_sizes() -> None:

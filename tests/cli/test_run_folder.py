@@ -140,6 +140,7 @@ def test_each_module_of_a_folder_is_tuned_with_the_options_of_the_command(
     assert {Path(request.program).name[:10] for request in asked} == {"module_1.a", "module_2.b"}
     assert {request.numerics for request in asked} == {"strict"}
     assert {request.first for request in asked} == {"--first" in given}
+    assert all(request.is_module for request in asked)
 
 
 def test_a_folder_without_work_is_nothing_found(
