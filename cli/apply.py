@@ -71,7 +71,8 @@ def apply(
     from hlotune.cli.progress import telling
     from hlotune.deploy.apply import applied
     from hlotune.deploy.artifact import require_values, save_artifact
-    from hlotune.deploy.bench import ORACLE_S, checked_whole
+    from hlotune.deploy.bench import checked_whole
+    from hlotune.deploy.input_sets import ORACLE_S
 
     path, device = database_path(database), asked_for(target)
     require_place(output, path, *source_files(program))

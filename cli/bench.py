@@ -113,7 +113,8 @@ class Timing:
 def timed(tuned: "TunedFunction", path: Path, device: "Target | None", timing: Timing) -> None:
     """Checks and times the whole program, then its kernels; Ctrl-C shows what there is by then."""
     from hlotune.cli.progress import telling
-    from hlotune.deploy.bench import ORACLE_S, compared, prepared
+    from hlotune.deploy.bench import compared, prepared
+    from hlotune.deploy.input_sets import ORACLE_S
     from hlotune.deploy.kernel_times import timed_again
     from hlotune.deploy.rivals.contest import contested
     from hlotune.measure.machine.machine_lock import Turns

@@ -32,8 +32,8 @@ def export(
 ) -> None:
     """Writes the program, as it is without tuned kernels, in a form that others take.
 
-    Where ONNX Runtime is installed, it runs what was written on the example arguments and on
-    random ones, and the results are held against the reference.
+    Where ONNX Runtime is installed, it runs what was written on the example arguments, and on
+    random ones where a call takes less than a second; the results are held against the reference.
     """
     from hlotune.deploy.exported import exported
 
@@ -71,7 +71,8 @@ def checked_text(done: "Exported") -> str:
         return f"its results were not checked: {done.not_checked}"
     most = max(a.tuned_error for a in done.accuracy)
     theirs = max((a.default_error or 0.0 for a in done.accuracy), default=0.0)
+    inputs = " and on ".join(dict.fromkeys(a.inputs for a in done.accuracy))
     return (
-        f"{done.checked_by} gives the right results of it, on example and on random arguments: "
-        f"relative error {most:.1e}, of XLA {theirs:.1e}"
+        f"{done.checked_by} gives the right results of it, on {inputs} arguments: relative error "
+        f"{most:.1e}, of XLA {theirs:.1e}"
     )

@@ -19,7 +19,7 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
     """What a program does with some options: both sides timed in pairs, or why it failed."""
     from hlotune.cli.devices import asked_for
     from hlotune.deploy.accuracy import Judge
-    from hlotune.deploy.inputs import tame_inputs
+    from hlotune.deploy.input_sets import input_sets
     from hlotune.deploy.timer import Timer
     from hlotune.hlo.calling.callable import jitted
     from hlotune.measure.machine.devices import target_here
@@ -28,7 +28,7 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
     target = target_here(asked_for(request["target"]))
     program = load_program(request["program"], request["arg"], request["dim"])
     default = jitted(program, platform=target.platform)
-    inputs = tame_inputs(program, default)
+    inputs = input_sets(program, default, target.platform).sets
     options = request["options"]
     tried = jitted(program, platform=target.platform, compiler_options=options)
     try:

@@ -8,24 +8,18 @@ in every call of both.
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
-
-import jax
-import numpy as np
-from numpy.typing import NDArray
 
 from hlotune.deploy.accuracy import Accuracy, Judge
 from hlotune.deploy.apply import TunedFunction
 from hlotune.deploy.bench_result import BenchResult, gained_s
 from hlotune.deploy.bisection import SHORTFALL, Shortfall, by_kernel, culprits, shortfalls
-from hlotune.deploy.flat_calls import called_once, to_give_away
-from hlotune.deploy.inputs import Inputs, example_inputs, tame_inputs
+from hlotune.deploy.input_sets import ORACLE_S, input_sets
+from hlotune.deploy.inputs import Inputs
 from hlotune.deploy.long_calls import Watched
 from hlotune.deploy.replacement import Replacement, assembled
 from hlotune.deploy.timer import FEWEST_PAIRS, SAMPLE_S, Function, Timer
-from hlotune.hlo.calling.callable import device_of, jitted
+from hlotune.hlo.calling.callable import jitted
 from hlotune.hlo.frontends.program import Program
-from hlotune.hlo.mlir.compile_times import compiling
 from hlotune.measure.machine.affinity import has_all
 from hlotune.measure.machine.machine_lock import Turns
 from hlotune.measure.timing.comparison import ratio, shared
@@ -35,10 +29,6 @@ from hlotune.schedules.targets.cpu import HOST_PLATFORM
 from hlotune.schedules.targets.target import F32Operands, Target
 
 BISECTION_PAIRS = 10
-ORACLE_S = 120.0
-"""The time for evaluating a program on all input sets."""
-TAMING, LEAST_TAMING_S = 0.1, 1.0
-"""Scales of random inputs are tried for this share of the oracle's time, or for so many seconds."""
 NOBODY = (
     "to blame: no site, for it is wrong without our kernels too; leave this program to XLA, and "
     "report it"
@@ -81,24 +71,16 @@ def prepared(
     """
     platform = target.platform if target else HOST_PLATFORM
     default = jitted(program, platform=platform)
-    example = example_inputs(program, seed)
-    with compiling() as spent:
-        compile_s, results = _timed_call(program, default, example, platform)
-    call_s = compile_s - spent.seconds
-    is_long = bool(spent.seconds) and call_s >= ONCE_S
-    if not is_long:
-        call_s, _ = _timed_call(program, default, example, platform)
-    taming_s = max(LEAST_TAMING_S, TAMING * oracle_limit_s)
-    known = replace(example, results=results)
-    sets = tame_inputs(program, default, seed, taming_s, known, call_s)
+    found = input_sets(program, default, platform, oracle_limit_s=oracle_limit_s, seed=seed)
+    judges = _judges(program, default, found.sets, oracle_limit_s, _f32_operands(target))
     return Prepared(
         program=program,
         default=default,
-        inputs=sets[0],
-        judges=tuple(_judges(program, default, sets, oracle_limit_s, _f32_operands(target))),
-        compile_s=compile_s,
-        call_s=call_s,
-        is_sample=is_long and sets[0].values is example.values,
+        inputs=found.sets[0],
+        judges=tuple(judges),
+        compile_s=found.compile_s,
+        call_s=found.call_s,
+        is_sample=found.is_sample,
     )
 
 
@@ -127,22 +109,6 @@ def _f32_operands(target: Target | None) -> F32Operands:
     some are left to the default, a tuned program does so too.
     """
     return target.f32_operands("standard") if target else "f32"
-
-
-def _timed_call(
-    program: Program, function: Function, inputs: Inputs, platform: str
-) -> tuple[float, tuple[NDArray[Any], ...]]:
-    """What a blocking call takes on values that are on the device, and what it gives."""
-    with jax.enable_x64(True), jax.default_device(device_of(platform)):
-        values = to_give_away(program, [jax.device_put(v) for v in inputs.values])
-    for x in values:
-        x.block_until_ready()
-    start_s = time.perf_counter()
-    results = called_once(program, function, values)
-    for x in results:
-        x.block_until_ready()
-    took_s = time.perf_counter() - start_s
-    return took_s, tuple(np.asarray(x) for x in results)
 
 
 def bench(
@@ -240,14 +206,15 @@ def _in_time(
 def checked_whole(
     tuned: TunedFunction, *, oracle_limit_s: float = ORACLE_S, seed: int = 0
 ) -> tuple[Accuracy, ...]:
-    """The errors of a tuned program on the inputs of `tame_inputs`.
+    """The errors of a tuned program on the inputs of `input_sets`.
 
     Raises:
         WrongResult: a tuned result is wrong; the message names the sites to blame.
     """
-    default = jitted(tuned.program, platform=tuned.target.platform)
-    sets = tame_inputs(tuned.program, default, seed)
-    return checked(tuned.program, tuned, default, sets, oracle_limit_s)
+    program, platform = tuned.program, tuned.target.platform
+    default = jitted(program, platform=platform)
+    found = input_sets(program, default, platform, oracle_limit_s=oracle_limit_s, seed=seed)
+    return checked(program, tuned, default, found.sets, oracle_limit_s)
 
 
 def checked(

@@ -7,8 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from hlotune.deploy.accuracy import Accuracy, Judge
-from hlotune.deploy.bench import ORACLE_S
-from hlotune.deploy.inputs import tame_inputs
+from hlotune.deploy.input_sets import ORACLE_S, input_sets
 from hlotune.deploy.rivals.contest import arrays_of, verdicts, written
 from hlotune.deploy.rivals.process import RivalError, RivalProcess
 from hlotune.deploy.rivals.runtimes import RUNTIMES, Runtime
@@ -38,8 +37,8 @@ def exported(
 ) -> Exported:
     """Writes the ONNX model of a program; constants above a gigabyte go to `<path>.data`.
 
-    Where the runtime is installed, it runs the model on the example and on random arguments, in a
-    process of its own, before the file takes its place.
+    Where the runtime is installed, it runs the model on the inputs of `input_sets`, in a process of
+    its own, before the file takes its place.
 
     Raises:
         ProgramError: the package onnx is absent, or an operation cannot be written to ONNX.
@@ -79,7 +78,7 @@ def _checked(
         return f"{runtime.name} is {runtime.absent}"
     default = jitted(program, platform=HOST_PLATFORM)
     found, version = list[Accuracy](), ""
-    sets = tame_inputs(program, default)
+    sets = input_sets(program, default, HOST_PLATFORM).sets
     for inputs in sets:
         try:
             arrays, threads = arrays_of(program, inputs.values), os.cpu_count() or 1

@@ -10,10 +10,11 @@ from types import MappingProxyType
 from hlotune.codegen.runtime.malloc_settings import give_back
 from hlotune.deploy.accuracy import Accuracy
 from hlotune.deploy.apply import TunedFunction, applied
-from hlotune.deploy.bench import ORACLE_S, Prepared, compared, prepared
+from hlotune.deploy.bench import Prepared, compared, prepared
 from hlotune.deploy.bench_result import BenchResult
 from hlotune.deploy.bisection import SHORTFALL
 from hlotune.deploy.forms import between
+from hlotune.deploy.input_sets import ORACLE_S
 from hlotune.deploy.long_calls import is_decided, rounds_s
 from hlotune.deploy.timer import FEWEST_PAIRS, pair_s, proving_s
 from hlotune.hlo.frontends.program import Program

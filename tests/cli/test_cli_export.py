@@ -12,6 +12,7 @@ from hlotune.cli.bench import print_standings
 from hlotune.cli.main import run_command
 from hlotune.deploy.rivals.contest import Standing
 from hlotune.deploy.rivals.runtimes import RUNTIMES
+from tests.support.call_times import calls_take
 from tests.support.stand_in_runtime import install
 
 EXPORT = ("export", "--onnx", "examples/mlp.py:batch_1000")
@@ -25,9 +26,19 @@ def test_a_program_is_written_and_checked(
     assert run_command([*EXPORT, "-o", str(out)]) == 0
     said = capsys.readouterr().out
     assert "batch_1000 as " in said and "nodes of ONNX, opset 18" in said
-    assert "ONNX Runtime 0.0.1 gives the right results of it" in said
+    assert "ONNX Runtime 0.0.1 gives the right results of it, on example and on random arg" in said
     (x,) = onnx.load(out).graph.input
     assert [d.dim_value for d in x.type.tensor_type.shape.dim] == [1000, 784]
+
+
+def test_what_takes_long_is_said_to_be_checked_on_the_example_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    install(tmp_path, monkeypatch)
+    calls_take(10.0, monkeypatch)
+    assert run_command([*EXPORT, "-o", str(tmp_path / "mlp.onnx")]) == 0
+    said = capsys.readouterr().out
+    assert "gives the right results of it, on example arguments: relative error" in said
 
 
 def test_without_a_runtime_the_results_are_said_not_to_be_checked(

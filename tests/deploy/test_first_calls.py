@@ -20,7 +20,7 @@ def test_the_default_is_called_with_values_that_are_on_the_device(
         given.extend(values)
         return called_once(program, function, values)
 
-    monkeypatch.setattr("hlotune.deploy.bench.called_once", noted)
+    monkeypatch.setattr("hlotune.deploy.input_sets.called_once", noted)
     x = np.eye(3, dtype=np.float64)
     with jax.enable_x64(True):
         program = load(lambda x: x @ x, x)

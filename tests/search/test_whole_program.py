@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from hlotune.deploy import accuracy
+from hlotune.deploy import accuracy, input_sets
 from hlotune.deploy import bench as bench_module
 from hlotune.deploy.apply import TunedFunction
 from hlotune.deploy.bench import Prepared
@@ -193,9 +193,9 @@ def test_compiling_takes_what_the_first_call_takes(
         clock_s[0] += 100.0
         return example_inputs(program, seed), random_inputs(program, seed)
 
-    monkeypatch.setattr(bench_module, "time", SimpleNamespace(perf_counter=lambda: clock_s[0]))
-    monkeypatch.setattr(bench_module, "called_once", called)
-    monkeypatch.setattr(bench_module, "tame_inputs", tamed)
+    monkeypatch.setattr(input_sets, "time", SimpleNamespace(perf_counter=lambda: clock_s[0]))
+    monkeypatch.setattr(input_sets, "called_once", called)
+    monkeypatch.setattr(input_sets, "tame_inputs", tamed)
     monkeypatch.setattr(accuracy.Judge, "of", lambda *_: None)
     found = bench_module.prepared(program)
     assert (found.compile_s, found.call_s) == (3.0, 0.25)
