@@ -11,13 +11,12 @@ import pytest
 from numpy.typing import NDArray
 
 from hlotune.cli.kernel_limits import schedules_of
-from hlotune.codegen.built import Built
 from hlotune.hlo.frontends.program import Program, load
 from hlotune.hlo.kernel import Kernel
 from hlotune.hlo.sites.sites import sites
 from hlotune.measure.machine.targets import TARGETS
 from hlotune.measure.timing.comparison import Comparison
-from hlotune.measure.trial import CacheMode, Candidate, Failure, Trial
+from hlotune.measure.trial import CacheMode, Trial
 from hlotune.schedules.errors import DatabaseError, ModelError, ScheduleError, reason_alone
 from hlotune.schedules.spaces.cpu_contraction.first_candidate import build
 from hlotune.search.learning import transfer
@@ -27,7 +26,7 @@ from hlotune.search.tasks import Task, tasks
 from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.render import render
 from hlotune.tuning_logs.report import SkippedKernel, report, to_json
-from tests.support.sessions import FakeDevice, run, two
+from tests.support.sessions import FakeDevice, Objects, run, two
 from tests.support.toy import ToySpace
 
 
@@ -52,7 +51,7 @@ class BreaksLater(FakeDevice):
     def measure(
         self,
         kernel: Kernel,
-        objects: Sequence[tuple[Candidate, Built | Failure]],
+        objects: Objects,
         *,
         cache: CacheMode = "model",
         limit_s: float | None = None,
@@ -100,17 +99,10 @@ def test_a_kernel_whose_search_raises_later_keeps_what_it_found(database: Databa
 
 
 class BreaksInFinals(FakeDevice):
-    def compare(
-        self,
-        kernel: Kernel,
-        objects: Sequence[tuple[Candidate, Built | Failure]],
-        *,
-        pairs: int,
-        staying: int | None = None,
-    ) -> Comparison:
+    def final(self, kernel: Kernel, objects: Objects, pairs: int) -> Comparison:
         if self._task(kernel).label == "conv":
             raise IndexError("list index out of range")
-        return super().compare(kernel, objects, pairs=pairs)
+        return super().final(kernel, objects, pairs)
 
 
 def test_a_kernel_whose_final_raises_keeps_the_default(database: Database) -> None:

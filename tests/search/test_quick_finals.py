@@ -1,6 +1,6 @@
 """A budget that is too short to search all kernels decides the rest by their first candidates."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -11,7 +11,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hlotune.codegen.built import Built
 from hlotune.costmodel.model import CostModel
 from hlotune.costmodel.trees import Trees
 from hlotune.hlo.frontends.program import load
@@ -32,7 +31,7 @@ from hlotune.search.progress import Batch, Event, KernelSkipped, KernelStarted
 from hlotune.search.tasks import Task, tasks
 from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.decisions import decision
-from tests.support.sessions import UNDER, FakeDevice, run, task
+from tests.support.sessions import UNDER, FakeDevice, Objects, run, task
 from tests.support.toy import ToySpace, TrueModel
 
 TASKS = tuple(task(f"k{n}", n) for n in range(16))
@@ -57,17 +56,10 @@ class Telling(FakeDevice):
         self.met: list[tuple[str, int]] = []
         self.fails = failing
 
-    def compare(
-        self,
-        kernel: Kernel,
-        objects: Sequence[tuple[Candidate, Built | Failure]],
-        *,
-        pairs: int,
-        staying: int | None = None,
-    ) -> Comparison:
+    def final(self, kernel: Kernel, objects: Objects, pairs: int) -> Comparison:
         label = self._task(kernel).label
         self.met.append((label, pairs))
-        found = super().compare(kernel, objects, pairs=pairs)
+        found = super().final(kernel, objects, pairs)
         if label != self.fails:
             return found
         return Comparison(found.default, tuple(Failure("wrong_result", "") for _ in objects))
@@ -344,15 +336,8 @@ def test_no_run_ends_long_before_its_budget_while_its_kernels_promise_something(
 class Unsure(Telling):
     """Proves nothing of a kernel when it is compared again."""
 
-    def compare(
-        self,
-        kernel: Kernel,
-        objects: Sequence[tuple[Candidate, Built | Failure]],
-        *,
-        pairs: int,
-        staying: int | None = None,
-    ) -> Comparison:
-        found = super().compare(kernel, objects, pairs=pairs)
+    def final(self, kernel: Kernel, objects: Objects, pairs: int) -> Comparison:
+        found = super().final(kernel, objects, pairs)
         if self.met.count(self.met[-1]) == 1:
             return found
         noise = Measurement(samples_s=(40e-3, 1e-6) * (pairs // 2) + (20e-3,))

@@ -1,6 +1,6 @@
 """How a run ends where champions fail, programs are wrong, or time is short."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from math import inf
 from pathlib import Path
@@ -8,10 +8,9 @@ from typing import Any, ClassVar
 
 import pytest
 
-from hlotune.codegen.built import Built
 from hlotune.hlo.kernel import Kernel
 from hlotune.measure.timing.comparison import Comparison
-from hlotune.measure.trial import Candidate, Failure, Measurement, Trial
+from hlotune.measure.trial import Failure, Measurement, Trial
 from hlotune.schedules.errors import WrongResult
 from hlotune.schedules.steps.schedule import XLA
 from hlotune.search.budget.limits import Limits
@@ -24,7 +23,17 @@ from hlotune.search.tasks import Task
 from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.decisions import decision
 from hlotune.tuning_logs.finals import Paired, Whole
-from tests.support.sessions import UNDER, WHOLE, FakeDevice, FakeProgram, run, task, two
+from tests.support.sessions import (
+    UNDER,
+    WHOLE,
+    FakeDevice,
+    FakeProgram,
+    Lucky,
+    Objects,
+    run,
+    task,
+    two,
+)
 
 
 @pytest.fixture
@@ -55,16 +64,9 @@ def test_with_too_few_pairs_to_test_several_the_best_is_proved_alone(database: D
     class Slow(FakeDevice):
         met: ClassVar[list[int]] = []
 
-        def compare(
-            self,
-            kernel: Kernel,
-            objects: Sequence[tuple[Candidate, Built | Failure]],
-            *,
-            pairs: int,
-            staying: int | None = None,
-        ) -> Comparison:
+        def final(self, kernel: Kernel, objects: Objects, pairs: int) -> Comparison:
             self.met.append(len(objects))
-            return super().compare(kernel, objects, pairs=6)
+            return super().final(kernel, objects, 6)
 
     conv = (task("conv", 1),)
     result = run(database, conv, Slow(conv))
@@ -74,16 +76,9 @@ def test_with_too_few_pairs_to_test_several_the_best_is_proved_alone(database: D
 
 def test_a_default_that_fails_in_its_final_leaves_that_kernel_alone(database: Database) -> None:
     class Failing(FakeDevice):
-        def compare(
-            self,
-            kernel: Kernel,
-            objects: Sequence[tuple[Candidate, Built | Failure]],
-            *,
-            pairs: int,
-            staying: int | None = None,
-        ) -> Comparison:
+        def final(self, kernel: Kernel, objects: Objects, pairs: int) -> Comparison:
             self.default_s["dense"] = -1.0
-            return super().compare(kernel, objects, pairs=pairs)
+            return super().final(kernel, objects, pairs)
 
     tasks, events = two(), list[Event]()
     result = run(database, tasks, Failing(tasks), events=events)
@@ -308,17 +303,6 @@ def test_ctrl_c_while_the_rest_is_compared_again_leaves_no_figure_of_before(
 def test_what_stands_is_replaced_only_by_who_is_proven_faster_beside_it(
     database: Database,
 ) -> None:
-    class Lucky(FakeDevice):
-        """The slower a candidate is, the faster the search thinks that it is."""
-
-        def measure(self, *arguments: Any, **named: Any) -> list[Trial]:
-            trials = super().measure(*arguments, **named)
-            times_s = [1e-9 / (t.time_s or 1.0) for t in trials]
-            return [
-                Trial(t.candidate, Measurement(samples_s=(s,)))
-                for t, s in zip(trials, times_s, strict=True)
-            ]
-
     conv = (task("conv", 1),)
     (first,) = run(database, conv).kernels
     lucky = Lucky(conv)

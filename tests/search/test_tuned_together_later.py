@@ -1,16 +1,14 @@
 """What becomes of kernels that were tuned together in a program, whatever other programs find."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import pytest
 
-from hlotune.codegen.built import Built
 from hlotune.hlo.kernel import Kernel
 from hlotune.measure.timing.comparison import Comparison
-from hlotune.measure.trial import Candidate, Failure, Measurement, Trial
 from hlotune.schedules.errors import WrongResult
 from hlotune.schedules.steps.schedule import XLA, Schedule
 from hlotune.search.budget.limits import Limits
@@ -18,7 +16,7 @@ from hlotune.search.finals.closing import Closing
 from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.finals import Final, Whole
 from tests.support.ended_runs import SLOWER, algorithms, always, ended, kept_later
-from tests.support.sessions import PROGRAM, UNDER, WHOLE, FakeDevice, run, two
+from tests.support.sessions import PROGRAM, UNDER, WHOLE, Lucky, Objects, run, two
 
 
 @pytest.fixture
@@ -48,30 +46,14 @@ def test_what_was_tuned_together_goes_back_in_its_program_whatever_others_found(
     assert verdict.whole == WHOLE
 
 
-class Lucky(FakeDevice):
-    """The slower a candidate is, the faster the search thinks that it is.  It knows which schedules
-    met the default."""
+class Noting(Lucky):
+    """Knows which schedules met the default."""
 
     met: ClassVar[list[Schedule]] = []
 
-    def measure(self, *arguments: Any, **named: Any) -> list[Trial]:
-        trials = super().measure(*arguments, **named)
-        times_s = [1e-9 / (t.time_s or 1.0) for t in trials]
-        return [
-            Trial(t.candidate, Measurement(samples_s=(s,)))
-            for t, s in zip(trials, times_s, strict=True)
-        ]
-
-    def compare(
-        self,
-        kernel: Kernel,
-        objects: Sequence[tuple[Candidate, Built | Failure]],
-        *,
-        pairs: int,
-        staying: int | None = None,
-    ) -> Comparison:
+    def final(self, kernel: Kernel, objects: Objects, pairs: int) -> Comparison:
         self.met.extend(candidate.schedule for candidate, _ in objects)
-        return super().compare(kernel, objects, pairs=pairs)
+        return super().final(kernel, objects, pairs)
 
 
 @pytest.mark.parametrize("is_wrong", [True, False], ids=["wrong by itself", "right"])
@@ -82,10 +64,10 @@ def test_what_was_tuned_together_takes_part_in_later_finals_of_its_program(
     kept_later(database, result, "another program")
     stands = result.kernels[1].schedule
     assert stands is not None
-    Lucky.met = []
+    Noting.met = []
     tasks = two()
-    device = Lucky(tasks, wrong=is_wrong)
+    device = Noting(tasks, wrong=is_wrong)
     run(database, tasks, device, limits=Limits(trials=32), seed=5, compare_whole=lambda: None)
-    assert stands in Lucky.met
+    assert stands in Noting.met
     if is_wrong:
         assert algorithms(database, result, PROGRAM.key) == [XLA, XLA]

@@ -12,7 +12,7 @@ from hlotune.measure.trial import CacheMode, Candidate, Failure, Measurement, Tr
 from hlotune.search.budget.contest import Contest
 from hlotune.search.tasks import Task
 from hlotune.search.tuner import Took
-from tests.support.sessions import FakeDevice, task
+from tests.support.sessions import FakeDevice, Objects, task
 
 SLOW = {f"conv{n}": 10e-3 for n in range(18)}
 """Seconds of the defaults: every champion has hope."""
@@ -39,7 +39,7 @@ class Device(FakeDevice):
     def measure(
         self,
         kernel: Kernel,
-        objects: Sequence[tuple[Candidate, Built | Failure]],
+        objects: Objects,
         *,
         cache: CacheMode = "model",
         limit_s: float | None = None,
@@ -53,18 +53,11 @@ class Device(FakeDevice):
         self.elapsed_s += self.compile_s
         return super().default(kernel)
 
-    def compare(
-        self,
-        kernel: Kernel,
-        objects: Sequence[tuple[Candidate, Built | Failure]],
-        *,
-        pairs: int,
-        staying: int | None = None,
-    ) -> Comparison:
+    def final(self, kernel: Kernel, objects: Objects, pairs: int) -> Comparison:
         self.pairs.append(pairs)
         rounds = min(pairs, self.agree)
         self.elapsed_s += self.slower * (1.4 * self.oracle_s + 0.025 * rounds)
-        return super().compare(kernel, objects, pairs=pairs)
+        return super().final(kernel, objects, pairs)
 
 
 def several(count: int) -> tuple[Task, ...]:

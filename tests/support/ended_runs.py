@@ -4,10 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from hlotune.codegen.built import Built
 from hlotune.hlo.kernel import Kernel
 from hlotune.measure.timing.comparison import Comparison
-from hlotune.measure.trial import Candidate, Failure, Measurement
+from hlotune.measure.trial import Measurement
 from hlotune.search.budget.limits import Limits
 from hlotune.search.finals.forms import Compared
 from hlotune.search.progress import Event
@@ -16,7 +15,17 @@ from hlotune.search.tasks import Task
 from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.decisions import decision, own_final
 from hlotune.tuning_logs.finals import Final, Paired, Whole
-from tests.support.sessions import PROGRAM, UNDER, WHOLE, FakeDevice, FakeProgram, run, started, two
+from tests.support.sessions import (
+    PROGRAM,
+    UNDER,
+    WHOLE,
+    FakeDevice,
+    FakeProgram,
+    Objects,
+    run,
+    started,
+    two,
+)
 
 SLOWER = replace(
     WHOLE,
@@ -32,15 +41,8 @@ class Near(FakeDevice):
 
     behind: ClassVar[dict[str, float]] = {}
 
-    def compare(
-        self,
-        kernel: Kernel,
-        objects: Sequence[tuple[Candidate, Built | Failure]],
-        *,
-        pairs: int,
-        staying: int | None = None,
-    ) -> Comparison:
-        found = super().compare(kernel, objects, pairs=pairs)
+    def final(self, kernel: Kernel, objects: Objects, pairs: int) -> Comparison:
+        found = super().final(kernel, objects, pairs)
         behind = self.behind.get(self._task(kernel).label)
         if behind is None:
             return found
