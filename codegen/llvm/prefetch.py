@@ -9,10 +9,8 @@ from hlotune.codegen.llvm.buffers import Place
 from hlotune.codegen.llvm.function import Function
 from hlotune.codegen.llvm.points import Point
 from hlotune.schedules.dtypes import BYTES
-from hlotune.schedules.ir.distances import stride
 from hlotune.schedules.ir.expr import Affine, Load
-from hlotune.schedules.ir.nest import Loop, LoopNest, StageNest
-from hlotune.schedules.spaces.cpu_rows.streams import reads_neighbours
+from hlotune.schedules.ir.nest import Loop, StageNest
 from hlotune.schedules.targets.cpu import LINE_BYTES
 
 MOST_ROW_LINES = 32
@@ -139,38 +137,6 @@ def ask(f: Function, pointer: str, behind: int, size: int, cache: int) -> None:
         at = f.once(f"getelementptr i8, ptr {pointer}, i64 {behind + k}")
         wanted = (("ptr", at), ("i32", "0"), ("i32", locality), ("i32", "1"))
         f.intrinsic("llvm.prefetch.p0", "void", *wanted)
-
-
-def asked_cache(nest: LoopNest, s: StageNest, tensor: str) -> int:
-    """The cache into which vectors that a stage loads of a tensor ask for what lies further on.
-
-    With AVX-512, as was measured there, the second for rows that are turned, whose lines may meet
-    in the same few places of the first, and where no cache holds the tensor, and results
-    pass the caches meanwhile, neighbours are read, or the stage is a reduction by itself: the first
-    has room for few requests that wait as long as memory takes, and loads and stores wait for room
-    too.  Sums of rows that other stages read again lose by it.  What is asked for further ahead
-    than the first cache is large goes to the second everywhere.
-    """
-    if dict(s.ahead)[tensor] > nest.target.l1_bytes:
-        return 2
-    root = s
-    while root.at is not None:
-        root = nest.stage(root.at[0])
-    is_far = nest.compute.tensor(tensor).bytes > nest.target.l3_bytes // 2
-    by_itself = root is s and bool(s.stage.reduce)
-    near = reads_neighbours(nest.compute, s.stage, nest.target)
-    waits = root.non_temporal or by_itself or near
-    second = (is_far and waits) or _is_turned(nest, s)
-    return 2 if nest.target.has_wide_vectors and second else 1
-
-
-def _is_turned(nest: LoopNest, s: StageNest) -> bool:
-    """Whether a map stores what lies in the lanes of a vector apart."""
-    root = s.vector_root
-    if root is None or s.stage.combine is not None:
-        return False
-    stores = ((x, nest.compute.tensor(x.tensor)) for x in s.stage.stores)
-    return any(abs(stride(x.index, t.strides, root)) > 1 for x, t in stores)
 
 
 def _run(lines: int) -> range:

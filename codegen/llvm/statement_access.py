@@ -20,7 +20,7 @@ from hlotune.codegen.llvm.loads import At, Found, Source, source
 from hlotune.codegen.llvm.looked_up import Pointer, Scattered, pointer, source_of
 from hlotune.codegen.llvm.math.values import HELD, Value, vector
 from hlotune.codegen.llvm.points import Point
-from hlotune.codegen.llvm.prefetch import ask, asked_cache
+from hlotune.codegen.llvm.prefetch import ask
 from hlotune.codegen.llvm.templates import Step
 from hlotune.schedules.dtypes import BYTES
 from hlotune.schedules.errors import BuildError
@@ -28,7 +28,7 @@ from hlotune.schedules.ir.compute import Stage
 from hlotune.schedules.ir.expr import Affine, Load, Lookup
 from hlotune.schedules.ir.lost_nan import may_pass_over_nan
 from hlotune.schedules.ir.monoids import MAX, MIN
-from hlotune.schedules.ir.nest import LoopNest, StageNest
+from hlotune.schedules.ir.nest import LoopNest, StageNest, asked_cache
 from hlotune.schedules.ir.never_positive import powers_are_at_most_one
 from hlotune.schedules.ir.zero_signs import may_be_either_zero
 
@@ -153,12 +153,12 @@ class Frames:
         their load: in front of one of several vectors they would turn it around, as LLVM then reads
         these from the last to the first, and the processor sees no stream.
         """
-        fresh, behind = self._source(s, x, point, lanes, reads_only), dict(s.ahead).get(x.tensor, 0)
-        place = self.places[x.tensor]
-        if not behind or not isinstance(place, Place) or self._follows(s.stage, x):
+        fresh, place = self._source(s, x, point, lanes, reads_only), self.places[x.tensor]
+        asked = {request.tensor: request for request in s.ahead}.get(x.tensor)
+        if asked is None or not isinstance(place, Place) or self._follows(s.stage, x):
             return fresh
         form = form_of(self.f, place, x, point)
-        cache = asked_cache(self.nest, s, x.tensor)
+        cache = asked_cache(self.nest, s, asked)
 
         def found(at: At) -> Found:
             constants, here = constants_of(x.index, at), fresh(at)
@@ -167,7 +167,7 @@ class Frames:
 
             def request() -> None:
                 size = BYTES[place.dtype] * form.lanes
-                ask(self.f, form.pointer(constants), behind, size, cache)
+                ask(self.f, form.pointer(constants), asked.bytes, size, cache)
 
             def read() -> Value:
                 value = here.read()

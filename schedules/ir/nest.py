@@ -21,6 +21,7 @@ from hlotune.schedules.dtypes import BYTES
 from hlotune.schedules.errors import ScheduleError
 from hlotune.schedules.ir.compute import Compute, Stage, lookups_text
 from hlotune.schedules.ir.expr import Affine, Load
+from hlotune.schedules.ir.far_requests import cache_by_rule
 from hlotune.schedules.ir.hulls import Interval, hull, joined, read_by
 from hlotune.schedules.targets.cpu import CpuTarget
 
@@ -46,6 +47,19 @@ class Loop:
 
 
 @dataclass(frozen=True, slots=True)
+class Request:
+    """For what lies some bytes behind what a vector of an argument loads."""
+
+    tensor: str
+    bytes: int
+    cache: int = 0
+    """The first or the second; 0 leaves it to `cache_by_rule`."""
+
+
+ORDINALS = {1: "first", 2: "second"}
+
+
+@dataclass(frozen=True, slots=True)
 class StageNest:
     stage: Stage
     loops: tuple[Loop, ...]
@@ -66,8 +80,8 @@ class StageNest:
     stream: tuple[tuple[str, str], ...] = ()
     """(tensor, loop): what the loop's next iteration reads of the tensor is asked for in its
     innermost loop."""
-    ahead: tuple[tuple[str, int], ...] = ()
-    """(argument, bytes): with each vector of it what lies so far behind is asked for."""
+    ahead: tuple[Request, ...] = ()
+    """With each vector of an argument what lies so far behind it is asked for."""
     non_temporal: bool = False
     """Whether its results are stored past the caches."""
     ends_at: tuple[tuple[str, int], ...] = ()
@@ -280,6 +294,17 @@ def _walk(
     return {a: Interval(parts[a].low if a in parts else Affine(), n) for a, n in sizes.items()}
 
 
+def asked_cache(nest: LoopNest, s: StageNest, request: Request) -> int:
+    """The cache that a request of a stage goes to: the one that is named, or that of the rule."""
+    root = s
+    while root.at is not None:
+        root = nest.stage(root.at[0])
+    return request.cache or cache_by_rule(
+        nest.compute, s.stage, request.tensor, nest.target, bytes_ahead=request.bytes,
+        lanes_along=s.vector_root, passes=root.non_temporal, alone=root is s,
+    )  # fmt: skip
+
+
 def encloses(nest: LoopNest, place: tuple[str, str], stage: StageNest) -> bool:
     """Whether a loop, as (stage, loop), is one of a stage's own or has it inside."""
     name, axis = place
@@ -378,8 +403,9 @@ def _stage_lines(nest: LoopNest, s: StageNest, depth: int) -> Iterator[str]:
         yield f"{'  ' * depth}prefetch {tensor}"
     for tensor, axis in s.stream:
         yield f"{'  ' * depth}prefetch {tensor} along {axis}"
-    for tensor, behind in s.ahead:
-        yield f"{'  ' * depth}prefetch {tensor} {behind} bytes ahead"
+    for x in s.ahead:
+        cache = ORDINALS[asked_cache(nest, s, x)]
+        yield f"{'  ' * depth}prefetch {x.tensor} {x.bytes} bytes ahead, into the {cache} cache"
     for store, value in zip(s.stage.stores, s.stage.values, strict=True):
         place = f"{store.tensor}[{', '.join(map(str, store.index))}]"
         how = "=" if s.stage.combine is None else f"{s.stage.combine}="

@@ -24,8 +24,12 @@ class Schedule:
     steps: tuple[Step, ...] = ()
 
     def to_json(self) -> str:
-        """One line: `{"algorithm": "direct", "steps": [["Split", "out", "i0", [14, 7]], ...]}`."""
-        steps = [[type(s).__name__, *(getattr(s, f.name) for f in fields(s))] for s in self.steps]
+        """One line: `{"algorithm": "direct", "steps": [["Split", "out", "i0", [14, 7]], ...]}`.
+
+        Last fields that a step leaves at their defaults are left out: records that were made before
+        there were such fields say the same.
+        """
+        steps = [[type(s).__name__, *_said(s)] for s in self.steps]
         return json.dumps({"algorithm": self.algorithm, "steps": steps}, separators=(",", ":"))
 
     @staticmethod
@@ -44,9 +48,17 @@ class Schedule:
 DEFAULT = Schedule(XLA)
 
 
+def _said(step: Step) -> list[Any]:
+    """The fields of a step up to the last that is not left at its default."""
+    found = [(getattr(step, f.name), f.default) for f in fields(step)]
+    while found and found[-1][0] == found[-1][1]:
+        found.pop()
+    return [value for value, _ in found]
+
+
 def _step(name: str, *values: Any) -> Step:
     step = STEPS[name](*values)
-    for (field, kind), value in zip(_kinds(name).items(), values, strict=True):
+    for (field, kind), value in zip(_kinds(name).items(), values, strict=False):
         if not _fits(value, kind):
             raise TypeError(f"{name} takes as {field} a value of type {kind}, not {value!r}")
     return step

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 from hlotune.schedules.errors import require
-from hlotune.schedules.ir.nest import LoopNest, StageNest
+from hlotune.schedules.ir.nest import LoopNest, Request, StageNest
 from hlotune.schedules.steps.known_places import check_known_places
 
 MOST_AHEAD_BYTES = 1 << 20
@@ -22,18 +22,23 @@ class Ahead:
     stage: str
     tensor: str
     bytes: int
+    cache: int = 0
+    """The cache that they go to, the first or the second; 0 leaves it to `cache_by_rule`, as steps
+    of before there was this field do."""
 
     def apply(self, nest: LoopNest) -> LoopNest:
         s = nest.stage(self.stage)
         sensible = 0 < self.bytes <= MOST_AHEAD_BYTES
         require(sensible, "ahead", f"expected 1 to {MOST_AHEAD_BYTES} bytes, got {self.bytes}")
+        require(self.cache in (0, 1, 2), "ahead", f"expected cache 1 or 2, got {self.cache}")
         found = [x for x in s.stage.loads if x.tensor == self.tensor]
         require(bool(found), "ahead", f"{self.stage} does not load {self.tensor}")
         for x in found:
             check_known_places("ahead", x)
         argument = nest.compute.tensor(self.tensor).role in ("argument", "constant")
         require(argument, "ahead", f"{self.tensor} is no argument")
-        return nest.put(replace(s, ahead=(*s.ahead, (self.tensor, self.bytes))))
+        asked = Request(self.tensor, self.bytes, self.cache)
+        return nest.put(replace(s, ahead=(*s.ahead, asked)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ import ctypes
 import sys
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +85,7 @@ def test_where_asking_stays_slow_it_is_tried_ever_more_seldom() -> None:
     for call in range(400):
         if site.asks(SLOW):
             tries.append(call)
-    gaps = [b - a - 1 for a, b in zip(tries, tries[1:], strict=False)]
+    gaps = [b - a - 1 for a, b in pairwise(tries)]
     assert gaps[:7] == [4, 8, 16, 32, 64, 64, 64]
 
 

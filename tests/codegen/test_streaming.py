@@ -1,5 +1,6 @@
 """What is asked for ahead, and results that are stored past the caches."""
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -95,6 +96,7 @@ def test_requests_to_memory_stand_behind_their_loads_and_others_in_front() -> No
 
 REFUSED: dict[str, tuple[Step, str]] = {
     "nothing ahead": (Ahead("top", "a0", 0), "expected 1 to 1048576 bytes, got 0"),
+    "no such cache": (Ahead("top", "a0", 64, 3), "expected cache 1 or 2, got 3"),
     "too far ahead": (Ahead("top", "a0", 1 << 21), "expected 1 to 1048576 bytes, got 2097152"),
     "what it does not load": (Ahead("sum", "a0", 64), "sum does not load a0"),
     "what another stage computes": (Ahead("sum", "e", 64), "e is no argument"),
@@ -204,12 +206,22 @@ def test_sums_of_columns_ask_for_the_rows_behind_the_next_ones() -> None:
     assert not asking(sums(4096, 4096), TARGETS["x86-64-v3"])
 
 
-def localities(compute: Compute, target: CpuTarget) -> set[str]:
+def localities(compute: Compute, target: CpuTarget, cache: int = 0) -> set[str]:
     """Where the first candidate's requests go: 3 is the first cache, 2 the second."""
+    nest = replay(compute, asking_for(compute, target, cache), target)
+    ordinals = {x.rpartition("into the ")[2] for x in str(nest).splitlines() if "bytes ahead" in x}
+    written = emit(nest).text.splitlines()
+    found = {x.split("i32 ")[2][0] for x in written if "call void @llvm.prefetch" in x}
+    assert {{"first cache": "3", "second cache": "2"}[x] for x in ordinals} == found
+    return found
+
+
+def asking_for(compute: Compute, target: CpuTarget, cache: int) -> Schedule:
+    """The first candidate, whose requests name a cache unless it is 0."""
     space = space_of(compute, target)
     made = space.schedule(space.heuristic())
-    written = emit(replay(compute, made, target)).text
-    return {x.split("i32 ")[2][0] for x in written.splitlines() if "call void @llvm.prefetch" in x}
+    named = [replace(s, cache=cache) if isinstance(s, Ahead) else s for s in made.steps]
+    return replace(made, steps=tuple(named))
 
 
 def test_the_largest_of_a_row_with_its_number_asks_ahead_and_a_sum_does_not() -> None:
@@ -236,6 +248,27 @@ def test_requests_further_ahead_than_the_first_cache_is_large_go_to_the_second()
         made = emit(replay(space.compute, space.schedule(config), ZEN4)).text
         asked = {x.split("i32 ")[2][0] for x in made.splitlines() if "call void @llvm.pref" in x}
         assert asked == {cache}
+
+
+@pytest.mark.parametrize(("cache", "locality"), [(1, "3"), (2, "2")])
+def test_requests_go_to_the_cache_that_the_schedule_names(cache: int, locality: str) -> None:
+    for compute in (softmax(8192, 768), softmax(512, 1024)):
+        assert localities(compute, ZEN4, cache) == {locality}
+        named = asking_for(compute, ZEN4, cache)
+        assert Schedule.from_json(named.to_json()) == named
+        found = zen4(compute).locate(named)
+        assert found is not None
+        assert zen4(compute).schedule(found) == asking_for(compute, ZEN4, 0)
+
+
+def test_records_without_the_cache_of_a_request_are_those_that_leave_it_to_the_rule() -> None:
+    made = asking_for(softmax(8192, 768), ZEN4, 0)
+    asked = [step for step in json.loads(made.to_json())["steps"] if step[0] == "Ahead"]
+    assert asked and all(len(step) == 4 for step in asked)
+    assert Schedule.from_json(made.to_json()) == made
+    told = made.to_json().replace(json.dumps(asked[0]).replace(" ", ""), '["Ahead","x","y",64,"2"]')
+    with pytest.raises(ScheduleError, match="takes as cache a value of type"):
+        Schedule.from_json(told)
 
 
 def differences(rows: int, columns: int) -> Compute:

@@ -4,9 +4,10 @@ from math import ceil, prod
 
 from hlotune.schedules.ir.compute import Stage
 from hlotune.schedules.ir.expr import operations
+from hlotune.schedules.ir.far_requests import reads_neighbours
 from hlotune.schedules.spaces.cpu_rows.forms import CHAINS, Form, is_outer, is_transposed
 from hlotune.schedules.spaces.cpu_rows.rows_together import LONG_ROWS_TOGETHER, shares_long_rows
-from hlotune.schedules.spaces.cpu_rows.streams import passes_caches, reads_neighbours
+from hlotune.schedules.spaces.cpu_rows.streams import passes_caches
 from hlotune.schedules.spaces.cpu_rows.transposes import rows_turned
 from hlotune.schedules.spaces.cpu_rows.view import RowsKnobs
 from hlotune.schedules.targets.cpu import CpuTarget

@@ -10,6 +10,7 @@ from hlotune.schedules.dtypes import BYTES
 from hlotune.schedules.ir.compute import Compute, Stage
 from hlotune.schedules.ir.distances import stride
 from hlotune.schedules.ir.expr import Load
+from hlotune.schedules.ir.far_requests import reads_neighbours
 from hlotune.schedules.patterns.rows import Nest
 from hlotune.schedules.spaces.cpu_rows.bodies import innermost_reduce
 from hlotune.schedules.spaces.cpu_rows.first_bodies import (
@@ -34,7 +35,6 @@ from hlotune.schedules.spaces.cpu_rows.streams import (
     is_large,
     passes_caches,
     reads_memory,
-    reads_neighbours,
 )
 from hlotune.schedules.spaces.cpu_rows.transposes import asks_for_next_tile, tiles_together
 from hlotune.schedules.spaces.cpu_rows.view import RowsKnobs

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from hlotune.schedules.errors import ScheduleError, UnsupportedKernel
 from hlotune.schedules.features.loop_trees import Nodes
 from hlotune.schedules.ir.compute import Compute, Stage
+from hlotune.schedules.ir.far_requests import streamed
 from hlotune.schedules.ir.nest import initial, stored_bytes, without_empty_reduction
 from hlotune.schedules.patterns.rows import Nest
 from hlotune.schedules.spaces.cpu_rows.decoded import Placed, placed
@@ -28,12 +29,7 @@ from hlotune.schedules.spaces.cpu_rows.partitions import Partition, held_bytes, 
 from hlotune.schedules.spaces.cpu_rows.populations import features_of_rows, nodes_of_rows
 from hlotune.schedules.spaces.cpu_rows.sketch import Loops, Written, steps_of
 from hlotune.schedules.spaces.cpu_rows.stages import groups
-from hlotune.schedules.spaces.cpu_rows.streams import (
-    AHEAD_BYTES,
-    may_pass_caches,
-    stream_steps,
-    streamed,
-)
+from hlotune.schedules.spaces.cpu_rows.streams import AHEAD_BYTES, may_pass_caches, stream_steps
 from hlotune.schedules.spaces.knobs import Knob, Knobs, trips
 from hlotune.schedules.spaces.space import Configs, Pattern, within
 from hlotune.schedules.steps.limit_formulas import CALL_BYTES, TASK_BYTES

@@ -5,19 +5,18 @@ to call, and with AVX-512 wherever results pass the caches; stores past the cach
 third cache has no room for the results, or none beside what is read for them.
 """
 
-from collections import Counter
 from collections.abc import Sequence
 
 from hlotune.schedules.dtypes import BYTES
 from hlotune.schedules.ir.compute import Compute, Stage
-from hlotune.schedules.ir.distances import stride
+from hlotune.schedules.ir.far_requests import streamed
 from hlotune.schedules.patterns.row_limit import operations_of
 from hlotune.schedules.steps.steps import Ahead, NonTemporal, Step
 from hlotune.schedules.targets.cpu import LINE_BYTES, CpuTarget
 
 AHEAD_BYTES = (0, LINE_BYTES, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072, 262144)
-NEIGHBOURS, NEIGHBOURS_AHEAD = 3, 8192
-"""Places of one tensor from which on a stage reads neighbours, and the bytes that it asks ahead."""
+NEIGHBOURS_AHEAD = 8192
+"""What a stage asks for ahead that reads neighbours in several rows."""
 NEW_MEMORY = 256 << 20
 """A result of so many bytes is new memory of the system in each call, whose pages it has just
 cleared: scans that stored such past the caches, of several rows at a time, lost by half.  It is
@@ -33,19 +32,6 @@ ROWS_AHEAD = 16384
 that pass the caches."""
 BUSY = 4
 """Operations of a point from which on a stage has time for requests."""
-
-
-def streamed(compute: Compute, stage: Stage) -> tuple[str, ...]:
-    """The arguments that vectors of a stage may go along, in order."""
-    found = dict.fromkeys(
-        x.tensor
-        for x in stage.loads
-        if not any(y.lookups for y in stage.loads if y.tensor == x.tensor)
-        and compute.tensor(x.tensor).role in ("argument", "constant")
-        and compute.tensor(x.tensor).bytes > LINE_BYTES
-        and any(stride(x.index, compute.tensor(x.tensor).strides, a.name) == 1 for a in stage.axes)
-    )
-    return tuple(found)
 
 
 def may_pass_caches(compute: Compute, stage: Stage, target: CpuTarget) -> bool:
@@ -111,17 +97,6 @@ def is_near(compute: Compute, stage: Stage, target: CpuTarget) -> bool:
     """Whether half of the second caches has room for what vectors of a stage go along."""
     total = sum(compute.tensor(name).bytes for name in streamed(compute, stage))
     return total <= target.threads * target.l2_bytes // 2
-
-
-def reads_neighbours(compute: Compute, stage: Stage, target: CpuTarget) -> bool:
-    """Whether a stage reads neighbours of each point, in a tensor that no cache has room for:
-    most of its loads find what an earlier point read, and the foremost waits for memory."""
-    places = Counter(x.tensor for x in stage.loads)
-    large = target.l3_bytes // 2
-    return any(
-        places[name] >= NEIGHBOURS and compute.tensor(name).bytes > large
-        for name in streamed(compute, stage)
-    )
 
 
 def reads_memory(compute: Compute, stage: Stage, target: CpuTarget) -> bool:
