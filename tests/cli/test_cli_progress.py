@@ -1,7 +1,6 @@
 """What a run shows while it goes."""
 
 import json
-import time
 from dataclasses import replace
 from io import StringIO
 
@@ -23,6 +22,7 @@ from hlotune.search.progress import (
     KernelStopped,
     Started,
 )
+from tests.support.soon import soon
 
 BATCH = Batch(
     key="a",
@@ -242,13 +242,16 @@ def test_what_is_done_next_is_written_over_in_a_terminal(monkeypatch: pytest.Mon
     out = StringIO()
     console = Console(file=out, force_terminal=True, width=80, color_system=None)
     monkeypatch.setattr(shown, "Console", lambda **_: console)
+
+    def shows(words: str) -> bool:
+        return soon(lambda: words in out.getvalue(), 0.05)
+
     with telling() as tell:
         tell("reading [1]")
-        time.sleep(0.2)
+        assert shows("reading [1]")
         tell("learning")
-        time.sleep(0.2)
+        assert shows("learning")
     printed = out.getvalue()
-    assert "reading [1]" in printed and "learning" in printed
     assert not [line for line in printed.splitlines() if "reading" in line and "learning" in line]
 
 

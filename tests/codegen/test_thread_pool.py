@@ -13,6 +13,7 @@ import pytest
 
 from hlotune.codegen.runtime import dispatcher
 from hlotune.codegen.runtime.thread_pool import Crew, start
+from tests.support.soon import soon
 
 BODY = ctypes.CFUNCTYPE(None, ctypes.c_void_p, *[ctypes.c_int64] * 3)
 API = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
@@ -168,8 +169,8 @@ def test_workers_wake_on_their_own_processors() -> None:
     caller, bound = current_thread(), list[set[int]]()
 
     def each() -> None:
-        if current_thread() is caller:
-            sleep(0.1)  # long enough for a worker to wake, so that each range is begun by its own
+        if current_thread() is caller:  # until each range is begun by its own worker
+            assert soon(lambda: len(bound) == len(processors) - 1, 0.01)
         else:
             bound.append(os.sched_getaffinity(0))
 
@@ -212,7 +213,7 @@ def gave_way(crew: Crew, i: int, until_ns: int) -> tuple[int, set[int]]:
     for _ in range(50):
         crew.worker(i).keeps_until = until_ns
         loop(crew, 2, 2)
-        sleep(0.005)  # the worker has had a turn, and looked in vain
+        assert soon(lambda: crew.worker(i).asleep == 1, 0.005)  # it has looked in vain
         said.add(crew.worker(i).keeps_until)
     return switches() - before, said - {until_ns}
 

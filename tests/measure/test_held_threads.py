@@ -14,6 +14,7 @@ import pytest
 from hlotune.measure.machine.targets import host_target
 from hlotune.measure.machine.thread_waits import ThreadWaits
 from hlotune.measure.timing.held_threads import LONGEST_S, TRIES, HeldThreads, held_threads
+from tests.support.soon import soon
 
 
 @dataclass
@@ -134,7 +135,7 @@ def test_one_thread_needs_no_other_to_come() -> None:
 
 
 def test_threads_of_this_machine_come() -> None:
-    assert any(held_threads(host_target()).begin() for _ in range(50))
+    assert soon(lambda: held_threads(host_target()).begin())
 
 
 def looked_at(held: HeldThreads) -> set[int]:

@@ -2,7 +2,6 @@
 
 import json
 import threading
-import time
 from inspect import signature
 from itertools import combinations
 from pathlib import Path
@@ -106,20 +105,26 @@ def test_failures_of_the_builder_pass_through(tmp_path: Path) -> None:
 
 
 def test_a_run_has_waited_as_long_as_the_device_that_waited_longest(tmp_path: Path) -> None:
-    held, run = threading.Event(), Turns()
+    held, waits, looks = threading.Event(), threading.Event(), iter((2.0, 5.0))
 
     def hold() -> None:
         with machine_lock.alone(device=f"{H200.platform}1"):
             held.set()
-            time.sleep(0.5)
+            assert waits.wait(60)
 
+    def clock_s() -> float:
+        """Is looked at where a wait begins, and where it ends."""
+        waits.set()
+        return next(looks)
+
+    run = Turns(now=clock_s)
     thread = threading.Thread(target=hold)
     thread.start()
     held.wait()
     with SeveralDevices(H200, (0, 1), command=command(tmp_path / "notes"), turns=run) as runner:
         runner.measure(KERNEL, OBJECTS)
     thread.join()
-    assert 0.2 < run.waited_s < 0.6
+    assert run.waited_s == 3.0
 
 
 def test_each_device_compiles_what_it_will_measure(

@@ -19,7 +19,7 @@ def runner() -> Iterator[ProcessRunner]:
 
 
 def test_the_peak_beside_a_kernel_is_the_peak_of_the_machine(runner: ProcessRunner) -> None:
-    beside = runner.beside_peak(kernel(), tiny_dot(), "f32", pairs=7, cache="warm")
+    beside = runner.beside_peak(kernel(), tiny_dot(), "f32", pairs=7, limit_s=60.0, cache="warm")
     assert len(beside.samples_s) == len(beside.work_per_s) == 7
     known = runner.properties().flops_per_s["f32"]
     found = max(beside.work_per_s)

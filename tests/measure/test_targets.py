@@ -8,16 +8,26 @@ from dataclasses import replace
 import pytest
 
 from hlotune.codegen.llvm.compile import compile_object
+from hlotune.measure.machine import targets
 from hlotune.measure.machine.targets import TARGETS, host_target, require_host, toolchain
 from hlotune.measure.timing.peaks import compute_text, host_properties, multiply_add_loop, read_text
 from hlotune.schedules.errors import TargetError
+from hlotune.schedules.targets.cpu import CpuTarget
+from tests.support.soon import soon
 
 
 def test_the_host_is_found_quickly_and_is_the_same_each_time() -> None:
-    start = time.perf_counter()
-    first = host_target()
-    assert time.perf_counter() - start < 0.05
-    assert first == host_target()
+    found = list[CpuTarget]()
+
+    def quickly() -> bool:
+        targets._host.cache_clear()
+        start = time.perf_counter()
+        found.append(host_target())
+        return time.perf_counter() - start < 0.05
+
+    assert soon(quickly)
+    first, *again = (*found, host_target())
+    assert all(target == first for target in again)
     assert first.kind == "cpu"
     assert first.features
     assert 0 < first.l1_bytes <= first.l2_bytes <= first.l3_bytes

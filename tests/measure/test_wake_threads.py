@@ -1,8 +1,7 @@
 """Threads that a kernel will need are awake when its time is taken."""
 
-from collections.abc import Callable
 from threading import Thread
-from time import monotonic, sleep
+from time import sleep
 
 import pytest
 
@@ -14,23 +13,12 @@ from hlotune.measure.machine.targets import host_target
 from hlotune.measure.timing.peaks import SMALL, compute_text, multiply_add_loop
 from hlotune.measure.timing.wake_threads import meeting
 from hlotune.measure.verification.buffers import guarded
-
-SOON_S = 10
-"""Another process may have a processor for turns of some milliseconds, one after the other."""
-
-
-def comes(meet: Callable[[], bool], pause_s: float) -> bool:
-    latest = monotonic() + SOON_S
-    while monotonic() < latest:
-        sleep(pause_s)
-        if meet():
-            return True
-    return False
+from tests.support.soon import soon
 
 
 @pytest.mark.parametrize("pause_s", [0.0, 0.02])
 def test_all_threads_come_to_a_meeting(pause_s: float) -> None:
-    assert comes(meeting(host_target()), pause_s)
+    assert soon(meeting(host_target()), pause_s)
 
 
 def test_threads_that_are_at_work_elsewhere_do_not_come() -> None:
@@ -64,4 +52,4 @@ def test_threads_that_slept_look_for_work_behind_a_meeting() -> None:
         meet()
         return not crew_rests()
 
-    assert comes(awakes, 0)
+    assert soon(awakes)

@@ -4,8 +4,7 @@ import json
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -76,6 +75,21 @@ def other_tuner(own_lock: Path) -> Iterator["subprocess.Popen[bytes]"]:
         other.kill()
 
 
+def ending(
+    other_tuner: "subprocess.Popen[bytes]", begin_s: float, end_s: float
+) -> Callable[[], float]:
+    """A clock that is looked at where a wait begins, which then has the other tuner killed, and
+    where it ends.
+    """
+    looks = iter((begin_s, end_s))
+
+    def now() -> float:
+        other_tuner.kill()
+        return next(looks)
+
+    return now
+
+
 @pytest.mark.usefixtures("own_lock")
 def test_who_is_alone_does_not_wait() -> None:
     turns = Turns()
@@ -96,11 +110,10 @@ def test_a_turn_inside_of_another_is_refused_and_does_not_wait_for_itself() -> N
 def test_the_death_of_another_tuner_ends_the_wait(
     other_tuner: "subprocess.Popen[bytes]", capfd: pytest.CaptureFixture[str]
 ) -> None:
-    threading.Timer(0.2, other_tuner.kill).start()
-    turns = Turns()
+    turns = Turns(now=ending(other_tuner, 2.0, 5.0))
     with turns.alone():
         assert other_tuner.wait()
-    assert turns.waited_s > 0.0
+    assert turns.waited_s == 3.0
     assert capfd.readouterr().err.count("another tuner is at work") == 1
 
 
@@ -166,14 +179,14 @@ def test_peaks_are_measured_for_a_list_of_kernels_when_the_other_tuner_is_throug
 def test_the_clock_of_a_run_stands_still_while_it_waits(
     other_tuner: "subprocess.Popen[bytes]",
 ) -> None:
-    threading.Timer(0.5, other_tuner.kill).start()
-    turns, start_s = Turns(), time.monotonic()
+    wait = ending(other_tuner, 2.0, 5.0)
+    clocks = iter((lambda: 1.0, wait, wait, lambda: 7.0))
+    turns = Turns(now=lambda: next(clocks)())
     clock_s = turns.clock_s()
     with turns.alone():
         pass
-    passed_s = time.monotonic() - start_s
-    assert turns.clock_s() - clock_s == pytest.approx(passed_s - turns.waited_s, abs=0.05)
-    assert turns.waited_s > passed_s / 2
+    assert turns.waited_s == 3.0
+    assert turns.clock_s() - clock_s == 7.0 - 1.0 - 3.0
 
 
 def test_waiting_for_what_ctrl_c_has_left_of_an_earlier_run_is_in_no_budget() -> None:
