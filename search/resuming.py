@@ -148,7 +148,7 @@ def interrupted(database: Database, prefix: str) -> Interrupted:
         where substr(runs.id, 1, :length) = :prefix""",
         {"prefix": prefix, "length": len(prefix)},
     )
-    if len(found) != 1:
+    if len(found) != 1 or not prefix:
         raise NoRecord(
             f"expected the beginning of one run's id, got {prefix!r}, with which {len(found)} "
             "begin; `tune db stats` lists them"

@@ -135,7 +135,8 @@ def find_kernel(database: Database, name: str) -> str:
     """
     found = database.query(
         """select key as id, coalesce(label, '') as about from kernels
-        where label = :name or substr(key, 1, length(:name)) = :name order by key""",
+        where :name <> '' and (label = :name or substr(key, 1, length(:name)) = :name)
+        order by key""",
         {"name": name},
     )
     return _only(found, name, "kernel", "tune db ls")
@@ -163,7 +164,7 @@ def find_run(database: Database, name: str) -> str:
         )
     found = by_program or database.query(
         """select id, started as about from runs
-        where substr(id, 1, length(:name)) = :name order by id""",
+        where :name <> '' and substr(id, 1, length(:name)) = :name order by id""",
         {"name": name},
     )
     return _only(found, name, "run", "tune db stats")

@@ -7,7 +7,13 @@ from pathlib import Path
 import pytest
 
 from hlotune.cli.each_variant import for_each
+from hlotune.cli.main import run_command
+from hlotune.hlo.frontends.program import load
+from hlotune.hlo.sites.sites import sites
+from hlotune.measure.machine.targets import host_target, toolchain
+from hlotune.measure.trial import Candidate, Failure, Trial
 from hlotune.schedules.errors import ProgramError
+from hlotune.schedules.steps.schedule import DEFAULT
 from hlotune.tuning_logs.database import Database
 from tests.cli.test_cli import refused
 from tests.support.commands import tune
@@ -45,6 +51,26 @@ def test_a_run_of_what_is_no_program_leaves_no_database(tmp_path: Path) -> None:
     path.write_text("no program\n")
     refused("run", str(path), "--database", str(database))
     assert not database.exists()
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("show", "expected a recorded kernel, got ''; `tune db ls` lists them"),
+        ("report", "expected a recorded run, got ''; `tune db stats` lists them"),
+        ("resume", "expected the beginning of one run's id, got '', with which 1 begin"),
+    ],
+)
+def test_an_empty_name_is_of_no_record_though_there_is_one_alone(
+    command: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program = load(PROGRAM)
+    with Database(tmp_path / "tuning.db") as database:
+        run = database.start_run(program, host_target(), toolchain(), sites=[])
+        trial = Trial(Candidate(sites(program)[0].kernel, DEFAULT), Failure("build", "none"))
+        database.add(run, trial.candidate.kernel, [trial], batch=0)
+    assert run_command([command, "", "--database", str(tmp_path / "tuning.db")]) == 1
+    assert message in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("verb", READING)
