@@ -63,13 +63,14 @@ def start(crew: Crew, work: int) -> None:
         work: address of the function that a worker never leaves.
     """
     for i in range(crew.count):
-        worker = crew.worker(i)
-        thread = Thread(target=_live, args=(worker, work), name=f"hlotune.{i}", daemon=True)
+        thread = Thread(target=_live, args=(crew, i, work), name=f"hlotune.{i}", daemon=True)
         thread.start()
         crew.threads.append(thread.native_id or 0)
 
 
-def _live(worker: Worker, work: int) -> None:
+def _live(crew: Crew, i: int, work: int) -> None:
+    """What a thread does; it keeps the crew, whose memory it reads as long as it lives."""
+    worker = crew.worker(i)
     if hasattr(os, "sched_setaffinity"):
         with suppress(OSError):  # the processor was taken away: then the thread runs anywhere
             os.sched_setaffinity(0, {worker.processor})

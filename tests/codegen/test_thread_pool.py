@@ -1,9 +1,11 @@
 """Loops of kernels that XLA calls, with a crew whose workers read mail when the test says so."""
 
 import ctypes
+import gc
 import os
 import subprocess
 import sys
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import Event, Thread, current_thread
@@ -181,6 +183,15 @@ def test_workers_wake_on_their_own_processors() -> None:
         assert len(bound) == len(processors) - 1
         assert all(len(processor) == 1 for processor in bound)
         assert len(set.union(set(), *bound)) == len(bound)
+
+
+def test_a_crew_lives_as_long_as_its_threads_which_read_its_memory() -> None:
+    crew = Crew(sorted(ALLOWED))
+    start(crew, dispatcher._library().address("hlotune_work"))
+    kept = weakref.ref(crew)
+    del crew
+    gc.collect()
+    assert kept() is not None
 
 
 @pytest.fixture
