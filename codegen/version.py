@@ -4,4 +4,4 @@ Raise it when a schedule may compile to other machine code than before, or is ru
 otherwise: times are kept under it.
 """
 
-CODEGEN_VERSION = "34"
+CODEGEN_VERSION = "35"
