@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hlotune.deploy.conditioning import Moves, moves
+from hlotune.deploy.conditioning import DRAWS, MovesIn, moves
 from hlotune.deploy.flat_calls import called
 from hlotune.deploy.inputs import Inputs, example_inputs, results_of
 from hlotune.deploy.plain_values import apart, finite, lost
@@ -121,8 +121,8 @@ class Judge:
     """By result: what belongs there, or why the oracle does not say."""
     flushed: Callable[[], tuple[Reference | Gap, ...]]
     """The same of a processor that takes subnormal values for zero, as XLA and kernels may."""
-    moves: Callable[[], tuple[Moves, ...]]
-    """By result: how far the default's goes where its inputs move by one rounding."""
+    moves: MovesIn
+    """How far the default's results go where its inputs move by one rounding."""
 
     @staticmethod
     def of(
@@ -141,8 +141,13 @@ class Judge:
         )
         return Judge(
             program, inputs, results, expected(), cache(partial(expected, flushes=True)),
-            cache(partial(moves, program, default, inputs.values, results)),
+            moves(program, default, inputs.values, results),
         )  # fmt: skip
+
+    @property
+    def has_gaps(self) -> bool:
+        """Whether the oracle does not tell all results."""
+        return any(isinstance(reference, Gap) for reference in self.references)
 
     def judge(self, function: Callable[..., Any], numerics: Numerics) -> list[Accuracy]:
         """One verdict a result."""
@@ -213,11 +218,12 @@ class Judge:
 
     def _unless_roundings_explain(self, k: int, verdict: Accuracy, got: Array) -> Accuracy:
         """The verdict on a result that is too far off; not wrong where roundings of the inputs take
-        the default's own result as far.  Calls the default a few times more."""
-        known = self.moves()[k]
-        if known.explain(got):
-            found = apart(known.settled, got)
-            return replace(verdict, wrong=None, tuned_error=found.error, compared=found.compared)
+        the default's own result as far.  Calls the default a few times more, until they do."""
+        for draws in range(1, DRAWS + 1):
+            known = self.moves(draws)[k]
+            if known.explain(got):
+                off = apart(known.settled, got)
+                return replace(verdict, wrong=None, tuned_error=off.error, compared=off.compared)
         far = f"the default's own moves by {known.relative:.3g} where its inputs do by one rounding"
         return replace(verdict, wrong=f"{verdict.wrong}; {far}")
 

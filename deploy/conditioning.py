@@ -9,6 +9,7 @@ Higham, "Accuracy and Stability of Numerical Algorithms", 2nd edition, 1.5.)
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from math import inf
 from typing import Any
 
@@ -28,7 +29,9 @@ MANY, TIMES_MANY = 0.1, 2.0
 moves: signs of numbers that are nothing but roundings differ in half of the cases."""
 
 DRAWS = 4
-"""So often inputs are nudged: a tie falls the other way in some draws, and not in others."""
+"""So often inputs are nudged at most: a tie falls the other way in some draws, not in others."""
+BLOCK = 1 << 18
+"""Numbers that are nudged together: what is computed of them stays in a cache."""
 
 
 def nudged(values: Sequence[Array], seed: int = 0) -> tuple[Array, ...]:
@@ -49,12 +52,23 @@ def _nudged(value: Array, rng: np.random.Generator) -> Array:
         return numbers.reshape(value.shape)
     if value.dtype not in (np.float32, np.float64):
         return value
-    bits = np.ascontiguousarray(value).view(f"u{value.dtype.itemsize}").reshape(value.shape)
-    is_rounded = np.isfinite(value) & (value != np.rint(value))
-    grows = rng.random(value.shape) < 0.5
-    step = is_rounded.astype(bits.dtype)
-    found: Array = np.where(grows, bits + step, bits - step).view(value.dtype)
+    given = np.ascontiguousarray(value).reshape(-1)
+    found = np.empty_like(given)
+    for start in range(0, given.size, BLOCK):
+        part = given[start : start + BLOCK]
+        found[start : start + BLOCK] = _neighbours(part, rng)
     return found.reshape(value.shape)
+
+
+def _neighbours(values: Array, rng: np.random.Generator) -> Array:
+    """Numbers without a fraction stay."""
+    bits = values.view(f"u{values.dtype.itemsize}")
+    is_rounded = np.isfinite(values) & (values != np.rint(values))
+    drawn = np.frombuffer(rng.bytes(-(-values.size // 8)), np.uint8)
+    grows = np.unpackbits(drawn, count=values.size).view(np.bool_)
+    ups, downs = is_rounded & grows, is_rounded & ~grows
+    found: Array = (bits + ups - downs).view(values.dtype)
+    return found
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,23 +96,34 @@ class Moves:
         return off <= TIMES_MANY * self.distance or apart(self.settled, got).error <= MANY
 
 
+MovesIn = Callable[[int], tuple[Moves, ...]]
+"""By result: what becomes of it in so many draws."""
+
+
 def moves(
     program: Program,
     default: Callable[..., Any],
     values: Sequence[Array],
     results: Sequence[Array],
-) -> tuple[Moves, ...]:
-    """How far each result of the default goes where its inputs are nudged.
+) -> MovesIn:
+    """How far each result of the default goes where its inputs are nudged so often.
+
+    The default is called once for each draw, and for none again.
 
     Args:
         values: the inputs, flat.
         results: what the default makes of them.
     """
-    known = tuple(Moves(result, 0.0) for result in results)
-    for seed in range(DRAWS):
-        found = called(program, default, nudged(values, seed))
-        known = tuple(_further(m, np.asarray(x)) for m, x in zip(known, found, strict=True))
-    return known
+
+    @cache
+    def moved(draws: int) -> tuple[Moves, ...]:
+        if not draws:
+            return tuple(Moves(result, 0.0) for result in results)
+        before = moved(draws - 1)
+        found = called(program, default, nudged(values, draws - 1))
+        return tuple(_further(m, np.asarray(x)) for m, x in zip(before, found, strict=True))
+
+    return moved
 
 
 def _further(known: Moves, result: Array) -> Moves:

@@ -138,7 +138,7 @@ def test_signs_that_no_rounding_decides_are_wrong_where_they_are_others(knows: b
 
 def test_more_than_ties_explain_is_wrong() -> None:
     judge, default = asked(with_ties(16))
-    (known,) = judge.moves()
+    (known,) = judge.moves(DRAWS)
     assert 0 < known.relative < 1e-2
     within, beyond = (
         ceil((times * TIMES_MOVED * known.relative / 2) ** 2 * SIZE) for times in (0.9, 1.1)
@@ -166,7 +166,7 @@ def blows_up(x: Any) -> Any:
 def test_what_roundings_make_infinite_may_be_infinite_and_nothing_else() -> None:
     x = np.concatenate([np.full(64, 1.5), np.full(64, 2.5)]).astype(np.float32)
     judge, default = asked(load(blows_up, x))
-    (known,) = judge.moves()
+    (known,) = judge.moves(DRAWS)
     lost = ~np.isfinite(known.settled)
     assert 32 < np.count_nonzero(lost) <= 64 and not lost[64:].any()
 
@@ -183,7 +183,7 @@ def test_what_roundings_make_infinite_may_be_infinite_and_nothing_else() -> None
 def test_zeros_that_move_may_move() -> None:
     x = normal(512)
     judge, default = asked(load(lambda x, y: x - y, x, x.copy()))
-    (known,) = judge.moves()
+    (known,) = judge.moves(DRAWS)
     assert known.relative == np.inf
     (found,) = judge.judge(lambda x, y: (np.asarray(default(x, y)) + 1e-8,), "standard")
     assert found.wrong is None
@@ -194,8 +194,8 @@ def test_zeros_that_move_may_move() -> None:
 def test_what_the_oracle_bounds_is_wrong_however_far_roundings_take_the_default() -> None:
     program = load(lambda x: 2 * x, normal(64))
     judge = Judge.of(program, jitted(program), example_inputs(program))
-    went = tuple(replace(m, distance=np.inf) for m in judge.moves())
-    (found,) = replace(judge, moves=lambda: went).judge(lambda x: (3 * x,), "standard")
+    went = tuple(replace(m, distance=np.inf) for m in judge.moves(DRAWS))
+    (found,) = replace(judge, moves=lambda _: went).judge(lambda x: (3 * x,), "standard")
     assert found.wrong is not None
 
 
@@ -209,7 +209,7 @@ def example(ties: int) -> tuple[Array, ...]:
     return example_inputs(with_ties(ties)).values
 
 
-def test_the_default_is_called_again_only_where_a_result_is_too_far_off() -> None:
+def test_the_default_is_called_again_only_until_a_result_that_is_too_far_off_is_explained() -> None:
     program, calls = with_ties(2048), list[None]()
     default = jitted(program)
 
@@ -218,11 +218,22 @@ def test_the_default_is_called_again_only_where_a_result_is_too_far_off() -> Non
         return default(*values)
 
     judge = replace(Judge.of(program, counted, example_inputs(program)), references=(UNKNOWN,))
-    for function, so_many in ((default, 1), (flipped(default, slice(0, 2048)), 1 + DRAWS)):
+    flipped_ties, wrong = flipped(default, slice(0, 2048)), flipped(default, slice(0, None))
+    for function, calls_by_then in ((default, 1), (flipped_ties, 2), (wrong, 1 + DRAWS)):
         judge.judge(function, "standard")
-        assert len(calls) == so_many
+        assert len(calls) == calls_by_then
+
+
+@pytest.mark.parametrize(("falls_in", "is_right"), [(1, True), (DRAWS, True), (DRAWS + 1, False)])
+def test_ties_may_fall_the_other_way_in_a_later_draw(falls_in: int, is_right: bool) -> None:
+    judge, default = asked(with_ties(2048))
+    far = judge.moves(DRAWS)
+    still = tuple(replace(m, distance=0.0) for m in far)
+    later = replace(judge, moves=lambda draws: far if draws >= falls_in else still)
+    (found,) = later.judge(flipped(default, slice(0, 2048)), "standard")
+    assert (found.wrong is None) is is_right
 
 
 def test_a_program_without_ties_moves_by_roundings_alone() -> None:
     judge, _ = asked(load(lambda x: x @ x, normal(64, 64)))
-    assert 0 < judge.moves()[0].relative < 1e-6
+    assert 0 < judge.moves(DRAWS)[0].relative < 1e-6
