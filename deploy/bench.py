@@ -1,8 +1,8 @@
 """The whole program, default against tuned: first whether it is right, then how fast it is.
 
 The process is as any that runs our kernels: its allocator keeps what is freed
-(`codegen/runtime/malloc_settings.py`), for both sides.  Arrays of 256 MiB and more cost page faults
-in every call of both.
+(`codegen/runtime/malloc_settings.py`), for both sides.  Arrays of 256 MiB and more, and those above
+64 MiB that threads of XLA's take, cost page faults in every call of both.
 """
 
 import time
@@ -13,6 +13,7 @@ from hlotune.deploy.accuracy import Accuracy, Judge
 from hlotune.deploy.apply import TunedFunction
 from hlotune.deploy.bench_result import BenchResult, gained_s
 from hlotune.deploy.bisection import SHORTFALL, Shortfall, by_kernel, culprits, shortfalls
+from hlotune.deploy.checking_costs import checking_s
 from hlotune.deploy.input_sets import ORACLE_S, input_sets
 from hlotune.deploy.inputs import Inputs
 from hlotune.deploy.long_calls import Watched
@@ -50,6 +51,8 @@ class Prepared:
     """What one call of the default takes."""
     is_sample: bool = False
     """Whether that call was made on the inputs that both sides are timed on, and takes long."""
+    checking_s: float = 0.0
+    """What checking a tuned program takes beside its calls, where these take long."""
 
     @property
     def variant_s(self) -> float:
@@ -72,15 +75,25 @@ def prepared(
     platform = target.platform if target else HOST_PLATFORM
     default = jitted(program, platform=platform)
     found = input_sets(program, default, platform, oracle_limit_s=oracle_limit_s, seed=seed)
-    judges = _judges(program, default, found.sets, oracle_limit_s, _f32_operands(target))
+    judges = tuple(_judges(program, default, found.sets, oracle_limit_s, _f32_operands(target)))
     return Prepared(
         program=program,
         default=default,
         inputs=found.sets[0],
-        judges=tuple(judges),
+        judges=judges,
         compile_s=found.compile_s,
         call_s=found.call_s,
         is_sample=found.is_sample,
+        checking_s=_checking_s(judges, found.call_s) if found.call_s >= ONCE_S else 0.0,
+    )
+
+
+def _checking_s(judges: Sequence[Judge], call_s: float) -> float:
+    """The seconds of checking long calls on all inputs of which the oracle does not tell all."""
+    return sum(
+        checking_s(judge.program.graph, judge.inputs.values, judge.default, call_s)
+        for judge in judges
+        if judge.has_gaps
     )
 
 
@@ -152,9 +165,10 @@ def compared(
     is made for which there are too few; then there may be too few to prove anything.
     """
     program, turns = ready.program, turns or Turns()
-    watched = Watched(tuned, tuned.target.platform)
+    watched, start_s = Watched(tuned, tuned.target.platform), time.perf_counter()
     with turns.alone():
         accuracy = judged(tuned, ready.judges, watched)
+        checked_s = time.perf_counter() - start_s
     timer = Timer(program, ready.inputs, tuned.target, limit_s, turns)
     is_long = ready.call_s >= ONCE_S  # both were called as the results were compared
     if is_long and left_s is not None:
@@ -172,6 +186,7 @@ def compared(
         kernels=tuned.explain(),
         packed_bytes=tuned.packed_bytes,
         compile_s=watched.compile_s,
+        checked_s=checked_s,
     )
     if result.gained_s >= SHORTFALL * result.promised_s:
         return result

@@ -35,6 +35,8 @@ class BenchResult:
     """By kernel: what was put in against its default, as `kernel_times.timed_again` found it."""
     compile_s: float = 0.0
     """What XLA took to compile the tuned program; 0 where it had been compiled before."""
+    checked_s: float = 0.0
+    """What it took to compile the tuned program, to call it and to check its results."""
 
     @property
     def speedup(self) -> Ratio:

@@ -14,8 +14,8 @@ Scratch is a result of the custom call that nobody reads: XLA allocates it, and 
 the same time get different ones.  So that it is no new memory of the system in each call, the
 process keeps what is freed (`malloc_settings.py`).  The second to fourth call of a site moves its
 arguments and results of 4 MiB and more into pages of 2 MiB, which Linux does on demand from 6.1 on
-(`moved_pages.py`); the first that is refused is the last that is tried.  Results above 32 MiB, that
-may be new memory all the same, are asked for in such pages as long as that is not slow
+(`moved_pages.py`); the first that is refused is the last that is tried.  Results above 32 MiB may
+be new memory all the same: they are asked for in such pages as long as that is not slow
 (`new_pages.ll`).
 """
 

@@ -113,7 +113,7 @@ class WholeProgram:
         prove something.  Calls of seconds need none to warm up, and `timing_s` says nothing about
         them: they have the rounds that prove something where all of it takes `within.proving_s` at
         most, else one where that takes `within.usual_s`, else none beside the calls in which both
-        are checked.
+        are checked.  What these checks take beside the calls comes on top, with rounds or without.
         Kernels that slow the program down are looked for in the time that is left then; no time is
         put by for that.
         """
@@ -125,12 +125,13 @@ class WholeProgram:
             calls_s = min(max(LEAST_S, timing_s, FEWEST_PAIRS * one_s), PAIRS * one_s)
             return self.compile_s(expected) + CHECKING_CALLS * ready.call_s + calls_s
         tuned_s = max(0.0, ready.call_s - KEPT_GAIN * expected.saved_s)
-        checking_s = self.compile_s(expected) + len(ready.judges) * tuned_s
+        calls_s = self.compile_s(expected) + len(ready.judges) * tuned_s
         all_s = rounds_s(ready.call_s, tuned_s)
-        if checking_s + all_s <= within.proving_s:
-            return checking_s + all_s
+        if calls_s + all_s <= within.proving_s:
+            return ready.checking_s + calls_s + all_s
         one_s = ready.call_s + tuned_s
-        return checking_s + (one_s if checking_s + one_s <= within.usual_s else 0.0)
+        one_s = one_s if calls_s + one_s <= within.usual_s else 0.0
+        return ready.checking_s + calls_s + one_s
 
     def compile_s(self, expected: Expected) -> float:
         """The seconds that XLA is expected to compile a tuned program: its share of the default's
@@ -202,7 +203,7 @@ class WholeProgram:
             default_error=worst.default_error if worst else None,
             slower=found.slower,
             falls_short=found.gained_s < SHORTFALL * found.promised_s,
-            unproven=unproven(found.default_s, found.tuned_s),
+            unproven=unproven(found.default_s, found.tuned_s, found.checked_s),
         )
 
     def is_faster(
@@ -324,14 +325,16 @@ def _paired(found: BenchResult) -> Paired | None:
     return Paired.of(found.default_s, found.tuned_s, found.speedup)
 
 
-def unproven(default_s: Sequence[float], tuned_s: Sequence[float]) -> str:
+def unproven(default_s: Sequence[float], tuned_s: Sequence[float], checked_s: float = 0.0) -> str:
     """What so few rounds of long calls show, and that it proves nothing; "" where there are as many
-    as can.
+    as can.  `checked_s` is what came before them.
     """
     if len(default_s) >= FEWEST_LONG:
         return ""
     rounds = "one round" if len(default_s) == 1 else f"{len(default_s)} rounds"
     times = f"default {median(default_s):.2f} s, tuned {median(tuned_s):.2f} s in {rounds}"
+    if checked_s >= ONCE_S:
+        times += f" behind {checked_s:.0f} s of compiling and checking"
     if is_decided(default_s, tuned_s):
         return f"{times}, in which no side is always faster: no difference is proven"
     return (

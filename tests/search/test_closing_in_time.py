@@ -35,6 +35,7 @@ class LongProgram(FakeProgram):
     default_call_s: float = 10.0
     tuned_call_s: float = 7.0
     sets: int = 1
+    checking_s: float = 0.0
     is_long: bool = True
     closed_from_s: float = 0.0
     made: list[int] = field(default_factory=list)
@@ -54,7 +55,7 @@ class LongProgram(FakeProgram):
             whole._ready = Prepared(
                 program=nothing, default=nothing, inputs=nothing, judges=(nothing,) * self.sets,
                 compile_s=COMPILE_S + self.default_call_s, call_s=self.default_call_s,
-                is_sample=True,
+                is_sample=True, checking_s=self.checking_s,
             )  # fmt: skip
         return whole.due_s(timing_s, expected, within)
 
@@ -65,7 +66,7 @@ class LongProgram(FakeProgram):
         also: Mapping[str, Final] = MappingProxyType({}),
         left_s: Callable[[], float] | None = None,
     ) -> Whole | None:
-        self._take(COMPILE_S + self.sets * self.tuned_call_s)
+        self._take(COMPILE_S + self.sets * self.tuned_call_s + self.checking_s)
         both_s = self.default_call_s, self.tuned_call_s
 
         def sample(side: int) -> float:
@@ -77,7 +78,8 @@ class LongProgram(FakeProgram):
         sides = rounds_in(left_s, sample, both_s, both_s)
         found = ratio(*sides)
         paired = Paired.of(*sides, found) if isfinite(found.high) else None
-        return Whole(paired=paired, error=None, default_error=None, unproven=unproven(*sides))
+        why = unproven(*sides, checked_s=COMPILE_S + self.tuned_call_s + self.checking_s)
+        return Whole(paired=paired, error=None, default_error=None, unproven=why)
 
 
 @pytest.fixture
@@ -116,7 +118,7 @@ def test_where_three_rounds_do_not_fit_the_result_says_so_and_claims_no_gain(
     whole = LongProgram(default_call_s=10.0, tuned_call_s=7.0)
     result, _ = tuned(database, whole, 90.0, events)
     assert result.speedup is None and result.won
-    assert "too few to prove a difference" in result.unproven
+    assert "in one round behind 11 s of compiling and checking, too few to" in result.unproven
     assert [e.unproven for e in events if isinstance(e, Finished)] == [result.unproven]
     text = render(report(database, result.run), color=False).replace("\n", " ")
     assert "whole program: default 10.00 s, tuned 7.00 s" in text
@@ -127,6 +129,17 @@ def test_where_they_fit_a_gain_is_proven_as_ever(database: Database) -> None:
     result, _ = tuned(database, whole, 150.0, [])
     assert result.speedup == pytest.approx(2.0 / 1.2)
     assert (result.speedup_low or 0.0) > 1 and not result.unproven
+
+
+@pytest.mark.parametrize("checking_s", [10.0, 25.0])
+def test_checks_that_take_longer_than_calls_leave_time_for_three_rounds(
+    checking_s: float, database: Database
+) -> None:
+    whole = LongProgram(default_call_s=1.3, tuned_call_s=0.6, checking_s=checking_s)
+    result, device = tuned(database, whole, 100.0, [], kernels=40)
+    assert (result.speedup_low or 0.0) > 1 and not result.unproven
+    assert len(result.won) >= 1
+    assert device.now() <= 1.05 * 100.0
 
 
 @pytest.mark.parametrize(

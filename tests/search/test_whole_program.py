@@ -75,6 +75,12 @@ def test_a_program_of_long_calls_is_due_what_the_fewest_pairs_take(
         assert one == pytest.approx(1.0 + 8.0)
         checks_alone = whole.due_s(10.0, within=Within(usual_s=8.0, proving_s=24.0))
         assert checks_alone == pytest.approx(1.0)
+        whole._ready = replace(whole._ready, checking_s=6.0)
+        assert whole.due_s(10.0) == pytest.approx(7.0 + 3 * 8.0)
+        proving = whole.due_s(10.0, within=Within(usual_s=20.0, proving_s=26.0))
+        assert proving == pytest.approx(7.0 + 3 * 8.0)
+        one = whole.due_s(10.0, within=Within(usual_s=20.0, proving_s=24.0))
+        assert one == pytest.approx(7.0 + 8.0)
 
 
 def test_what_is_prepared_is_not_done_again_when_it_is_compared(
