@@ -53,7 +53,7 @@ def asks_for_next_tile(compute: Compute, stage: Stage, form: Form, target: CpuTa
     """
     if not (is_transposed(compute, stage, form) and stores_along_rows(stage, form)):
         return False
-    apart = min(_bytes_apart(compute, stage, form.row))
+    apart = min(_bytes_apart(compute, stage, form.row), default=0)
     return target.has_wide_vectors and apart >= FAR_ROWS and not is_near(compute, stage, target)
 
 
@@ -89,7 +89,7 @@ def _conflict_bytes(compute: Compute, stage: Stage, axis: str) -> int:
 
 def _power_of_two(distances: Sequence[int]) -> int:
     """The largest that divides one of some distances."""
-    return max(1, *(n & -n for n in distances))
+    return max((n & -n for n in distances if n), default=1)
 
 
 def _bytes_apart(compute: Compute, stage: Stage, axis: str) -> list[int]:
