@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from benchmarks.row_kernels import (
@@ -17,6 +18,8 @@ from hlotune.schedules.ir.expr import Apply, Load
 from hlotune.schedules.spaces.cpu_rows.space import space_of as rows_space_of
 from hlotune.schedules.steps.steps import AddUp, Split
 from hlotune.schedules.targets.cpu import CpuTarget
+from tests.support.interpreter import interpret
+from tests.support.reductions import called
 from tests.support.row_spaces import grouped, rows_space
 
 
@@ -46,6 +49,20 @@ def test_two_long_rows_that_are_scaled_alike_are_written_out_together() -> None:
         assert rows_of_an_iteration(OF_ROWS[name](64, 32000), target) == 1, "nothing is shared"
     shorter = replace(TARGETS["x86-64-v3"], threads=2)
     assert rows_of_an_iteration(OF_ROWS["layer_norm"](64, 32000), shorter) == 1
+
+
+@pytest.mark.parametrize("rows", [4, 5])
+@pytest.mark.parametrize("name", ["layer_norm", "rms_norm"])
+def test_long_rows_together_are_what_they_are_alone_also_the_last_of_an_odd_number(
+    name: str, rows: int
+) -> None:
+    compute, rng = OF_ROWS[name](rows, 9216), np.random.default_rng(0)
+    given = [rng.standard_normal(t.shape, dtype=np.float32) for t in compute.arguments]
+    target = replace(host_target(), threads=2)
+    assert rows_of_an_iteration(compute, target) == (2 if target.has_wide_vectors else 1)
+    space = rows_space_of(compute, target)
+    found = called(compute, space.schedule(space.heuristic()).steps, given)
+    np.testing.assert_allclose(found[0], interpret(compute, given)[0], rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("target", TARGETS.values(), ids=lambda t: t.name)
