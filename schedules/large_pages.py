@@ -6,7 +6,6 @@ fetching ahead at the end of each, and looks each up.
 
 import mmap
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 from threading import Lock
 
@@ -76,56 +75,15 @@ def lasting(values: NDArray[np.uint8]) -> NDArray[np.uint8]:
     return place
 
 
-@dataclass(frozen=True, slots=True)
-class Joined:
-    """Values as parts of fewer arrays of bytes."""
+def joined(values: Sequence[NDArray[np.uint8]]) -> tuple[NDArray[np.uint8], tuple[int, ...]]:
+    """Copies of values of bytes, `(n,)` each, one behind the other in one array, and how many bytes
+    from its beginning each lies, aligned to 64.
 
-    arrays: tuple[NDArray[np.uint8], ...]
-    parts: tuple[tuple[int, int], ...]
-    """Of each value, in which array it lies, and how many bytes from its beginning."""
-
-
-def joined(values: Sequence[NDArray[np.uint8]]) -> Joined:
-    """Values of bytes, `(n,)` each, that stay as they are.
-
-    Those that lie in one region are parts of it, from the first to the last of them, and are not
-    copied.  All others are copied into one array, where they are aligned to 64 again.
+    Their sizes and order alone tell where they lie, so that programs are the same in any process.
     """
-    groups: dict[int, list[int]] = {}
-    for i, value in enumerate(values):
-        groups.setdefault(id(_region_of(value)), []).append(i)
-    arrays, parts = list[NDArray[np.uint8]](), dict[int, tuple[int, int]]()
-    for members in groups.values():
-        array, offsets = _together([values[i] for i in members])
-        parts |= {i: (len(arrays), at) for i, at in zip(members, offsets, strict=True)}
-        arrays.append(array)
-    return Joined(tuple(arrays), tuple(parts[i] for i in range(len(values))))
-
-
-def _region_of(value: NDArray[np.uint8]) -> NDArray[np.uint8] | None:
-    """The region in which a value lies; None where it lies in memory of its own."""
-    base = value.base
-    if not isinstance(base, np.ndarray) or base.dtype != np.uint8 or base.ndim != 1:
-        return None
-    return base if base.nbytes >= REGION_BYTES and base.flags.c_contiguous else None
-
-
-def _together(values: Sequence[NDArray[np.uint8]]) -> tuple[NDArray[np.uint8], list[int]]:
-    """An array in which values of one region lie, or of none, and their offsets in it."""
-    region = _region_of(values[0])
-    if region is None:
-        return _copied(values)
-    begins = [value.ctypes.data - region.ctypes.data for value in values]
-    first = min(begins)
-    end = max(b + v.nbytes for b, v in zip(begins, values, strict=True))
-    return region[first:end], [b - first for b in begins]
-
-
-def _copied(values: Sequence[NDArray[np.uint8]]) -> tuple[NDArray[np.uint8], list[int]]:
-    """Values one behind the other, and their offsets."""
     sizes = [-(-value.nbytes // ALIGNMENT) * ALIGNMENT for value in values]
     offsets = [0, *accumulate(sizes)]
     array = room(offsets.pop())
     for value, at in zip(values, offsets, strict=True):
         array[at : at + value.nbytes] = value
-    return array, offsets
+    return array, tuple(offsets)

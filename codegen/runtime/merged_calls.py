@@ -36,7 +36,9 @@ from hlotune.schedules.large_pages import joined
 
 Bytes = NDArray[np.uint8]
 Parts = Mapping[Any, tuple[Any, int]]
-"""Arguments that are bytes of others: of each, of which one, and where it begins there."""
+"""Arguments whose bytes lie in another one, and where they begin there."""
+LEAST_APART_BYTES = 4 << 20
+"""Constants of so many bytes are not copied, and stay arguments of their own."""
 
 
 def merge_calls(module: Module, hidden: Sequence[Bytes] = ()) -> tuple[Bytes, ...]:
@@ -46,30 +48,31 @@ def merge_calls(module: Module, hidden: Sequence[Bytes] = ()) -> tuple[Bytes, ..
         hidden: values of the last arguments of `@main`, packed constants of kernels.
 
     Returns:
-        The values of the last arguments from then on: those constants that kernels alone read are
-        parts of fewer arrays.
+        The values of the last arguments from then on: small constants that kernels alone read are
+        one array.
     """
     with module.op.context, ir.Location.unknown():
         function = module.function("main")
-        arguments = list(function.regions[0].blocks[0].arguments)
-        own = len(arguments) - len(hidden)
-        read = {k: v for k, v in enumerate(hidden) if _is_for_kernels(arguments[own + k])}
-        found = joined(list(read.values()))
-        whole = add_arguments(function, [_bytes(array.nbytes) for array in found.arrays])
-        parts = {
-            arguments[own + k]: (whole[i], at) for k, (i, at) in zip(read, found.parts, strict=True)
-        }
-        is_alone = _is_alone(function.regions[0].blocks[0])
-        for block in _blocks(module):
-            _merge_in(block, parts, is_alone=is_alone)
-        drop_arguments(function, {own + k for k in read})
-        return (*(v for k, v in enumerate(hidden) if k not in read), *found.arrays)
+        block = function.regions[0].blocks[0]
+        own = len(block.arguments) - len(hidden)
+        small = [own + k for k, value in enumerate(hidden) if value.nbytes < LEAST_APART_BYTES]
+        chosen = [i for i in small if _is_for_kernels(block.arguments[i])]
+        array, offsets = joined([hidden[i - own] for i in chosen])
+        whole = add_arguments(function, [_bytes(array.nbytes)] if chosen else [])
+        found = zip(chosen, offsets, strict=True)
+        parts = {block.arguments[i]: (whole[0], at) for i, at in found}
+        is_alone = _is_alone(block)
+        for calling in _blocks(module):
+            _merge_in(calling, parts, is_alone=is_alone)
+        drop_arguments(function, chosen)
+        left = [value for k, value in enumerate(hidden) if own + k not in chosen]
+        return (*left, array) if chosen else tuple(left)
 
 
 LITTLE = 4096
 """Elements of arrays with which XLA computes in the thread that calls kernels, for microseconds."""
 _FREE = ("stablehlo.constant", "stablehlo.reshape", "func.return")
-_LONG = ("stablehlo.while", "stablehlo.custom_call")
+_LONG = ("stablehlo.custom_call", "stablehlo.cholesky", "stablehlo.fft")
 
 
 def _is_alone(block: Any) -> bool:
@@ -80,12 +83,15 @@ def _is_alone(block: Any) -> bool:
 def _is_little(operation: Any) -> bool:
     if operation.name in _FREE:
         return True
+    if len(operation.regions) and operation.name != "stablehlo.reduce":
+        return False
     arrays = (tensor_type(v.type) for v in (*operation.operands, *operation.results))
     return operation.name not in _LONG and all(prod(a.shape) <= LITTLE for a in arrays)
 
 
 def _is_for_kernels(argument: Any) -> bool:
-    return all(_is_ours(use.owner.operation) for use in argument.uses)
+    readers = [use.owner.operation for use in argument.uses]
+    return bool(readers) and all(map(_is_ours, readers))
 
 
 def _bytes(count: int) -> Any:
@@ -95,7 +101,7 @@ def _bytes(count: int) -> Any:
 def _merge_in(block: Any, parts: Parts, *, is_alone: bool) -> None:
     """Merges the calls of a block; one that reads parts is made one that takes them so."""
     operations = [o.operation for o in block.operations]
-    found = [_Run(tuple(r), parts, is_alone) for r in runs(operations, _is_ours)]
+    found = [_Run(tuple(r), parts, is_alone) for r in runs(operations, _is_ours, _can_wait)]
     chosen = [run for run in found if len(run.calls) > 1 or run.reads_parts]
     for run in chosen:
         _merge(run)
@@ -110,6 +116,16 @@ def _blocks(module: Module) -> list[Any]:
         if _is_ours(call) and call.operation.block not in found:
             found.append(call.operation.block)
     return found
+
+
+def _can_wait(call: Any) -> bool:
+    """Whether a call is better made late: its results take more memory than what it reads of other
+    operations, which it would keep, or it writes over an argument, which XLA may read as well."""
+    read = (v for v in call.operands if not isinstance(v.owner, ir.Block))
+    kept = sum(tensor_type(v.type).bytes for v in read)
+    return bool(aliases_of(call)) or kept < sum(
+        tensor_type(v.type).bytes for v in own_results(call)
+    )
 
 
 def _is_ours(operation: Any) -> bool:
@@ -136,6 +152,11 @@ class _Run:
     @cached_property
     def number(self) -> Mapping[Any, int]:
         return {c: i for i, c in enumerate(self.calls)}
+
+    @cached_property
+    def last_reader(self) -> Mapping[Any, int]:
+        """The number of the last call that reads a value, of each that is read."""
+        return {_source(v): i for c, i in self.number.items() for v in c.operands}
 
     @cached_property
     def reshapes(self) -> Mapping[Any, Any]:
@@ -185,10 +206,12 @@ class _Places:
     @staticmethod
     def of(run: _Run) -> "_Places":
         made = [value for call in run.calls for value in own_results(call)]
-        operands = _operands(run, set(made))
-        results = [v for v in made if run.is_read_outside(v)]
-        shared = [v for v in made if not run.is_read_outside(v)]
         scratch = {i: n for c, i in run.number.items() if (n := scratch_bytes(c))}
+        own = {run.calls[i].results[-1]: i for i in scratch}
+        operands = _operands(run, {*made, *own})
+        # that scratch is read says which call comes first, and nobody looks at it
+        results = [v for v in (*made, *own) if run.is_read_outside(v)]
+        shared = [v for v in made if not run.is_read_outside(v)]
         lives = [*(_life(run, v) for v in shared), *(Life(n, i, i) for i, n in scratch.items())]
         offsets, size = laid_out(lives)
         known = {v: Place(Kind.OPERAND, i) for i, v in enumerate(operands)}
@@ -200,6 +223,8 @@ class _Places:
             if whole in known
         }
         begins = dict(zip(scratch, offsets[len(shared) :], strict=True))
+        inside = {v: i for v, i in own.items() if v not in known}
+        known |= {v: Place(Kind.SHARED, begins[i]) for v, i in inside.items()}
         return _Places(tuple(operands), tuple(results), known, begins, size)
 
 
@@ -272,16 +297,31 @@ def _step(run: _Run, call: Any) -> Step:
 def _aliases(run: _Run, results: int) -> list[Any]:
     """Which results lie in the memory of which operands.
 
-    Where a later call of the run reads the operand none does: XLA cannot copy it in between.
+    Where a later call of the run may read the operand none does: XLA cannot copy it in between.
     """
     found = list[Any]()
     for call, number in run.number.items():
         for result, operand in aliases_of(call):
             written, value = call.results[result], _source(call.operands[operand])
             place, over = run.places.known[written], run.places.known[value]
-            later = any(value in map(_source, c.operands) for c in run.calls[number + 1 :])
+            later = run.last_reader.get(value, 0) > number or _has_other_name(run, value, number)
             if place.kind is Kind.RESULT and over.kind is Kind.OPERAND and not later:
                 found.append(
                     stablehlo.OutputOperandAlias.get([place.at] if results > 1 else [], over.at, [])
                 )
     return found
+
+
+def _has_other_name(run: _Run, value: Any, number: int) -> bool:
+    """Whether a later call reads what an operation gives that XLA may find to be the same array, as
+    one behind a barrier: it is as large.
+    """
+    size = tensor_type(value.type).bytes
+    return any(
+        last > number
+        and not isinstance(v.owner, ir.Block)
+        and run.places.known[v].kind is Kind.OPERAND
+        and tensor_type(v.type).bytes == size
+        for v, last in run.last_reader.items()
+        if v in run.places.known
+    )

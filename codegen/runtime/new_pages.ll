@@ -11,7 +11,7 @@
 @FEWEST_WITHOUT = internal constant i64 4
 @MOST_WITHOUT = internal constant i64 64
 
-; Whether to ask in this call.  Of another kernel than in the last call nothing is known.
+; Whether to ask in this call.  Where the last call had another kernel nothing is known.
 define internal i1 @asks_for_large(ptr %known, ptr %binding) {
   %before = load atomic ptr, ptr %known monotonic, align 8
   %same = icmp eq ptr %before, %binding

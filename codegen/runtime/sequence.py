@@ -17,6 +17,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
+from hlotune.schedules.errors import ProgramError
+
 MOST_OPERANDS = 1 << 16
 
 
@@ -32,15 +34,21 @@ class Place:
 
     kind: Kind
     at: int
-    """Its number among operands or results; bytes into the shared memory; of a part, the number of
+    """Its number among operands or results; bytes into the shared memory; for a part, the number of
     the operand in which it lies."""
     offset: int = 0
-    """Of a part, in bytes from the beginning of the operand."""
+    """Where a part begins in its operand, in bytes."""
 
     @property
     def word(self) -> int:
-        at = self.offset * MOST_OPERANDS + self.at if self.kind is Kind.PART else self.at
-        return 4 * at + self.kind
+        if self.kind is not Kind.PART:
+            return 4 * self.at + self.kind
+        if self.at >= MOST_OPERANDS:
+            raise ProgramError(
+                f"expected at most {MOST_OPERANDS} operands of a call, got number {self.at}; leave "
+                "a part of the program to the default compiler"
+            )
+        return 4 * (self.offset * MOST_OPERANDS + self.at) + self.kind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -112,7 +112,7 @@ def test_a_long_call_may_spread_by_a_quarter() -> None:
     assert site.asks(100 * SLOW)
 
 
-def test_of_another_kernel_nothing_is_known() -> None:
+def test_nothing_is_known_of_another_kernel() -> None:
     site = Site()
     for took_ns in (FAST, SLOW):
         site.asks(took_ns)

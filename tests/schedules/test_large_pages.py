@@ -64,40 +64,16 @@ def flags_at(address: int) -> list[str]:
     raise AssertionError(f"{address:#x} lies in no mapping")
 
 
-def test_joined_values_are_found_where_their_parts_say() -> None:
-    sizes = (7, LEAST_BYTES, 0, REGION_BYTES + 5, 99_999, 64, LEAST_BYTES + 3, 8)
-    given = [lasting(values(n, n)) for n in sizes]
-    found = joined(given)
-    for value, (which, at) in zip(given, found.parts, strict=True):
-        part = found.arrays[which][at : at + value.nbytes]
-        np.testing.assert_array_equal(part, value)
-        assert part.ctypes.data % ALIGNMENT == 0
+def test_joined_values_lie_one_behind_the_other() -> None:
+    given = [values(n, n) for n in (7, LEAST_BYTES, 0, 99_999, 64, 8)]
+    array, offsets = joined(given)
+    assert offsets == (0, 64, 64 + LEAST_BYTES, 64 + LEAST_BYTES, 165_632, 165_696)
+    for value, at in zip(given, offsets, strict=True):
+        np.testing.assert_array_equal(array[at : at + value.nbytes], value)
+    assert array.ctypes.data % ALIGNMENT == 0
+    assert array.nbytes == 165_760
 
 
-def test_values_that_lie_in_one_region_are_not_copied() -> None:
-    whole = region(REGION_BYTES)
-    given = [whole[LEAST_BYTES * n : LEAST_BYTES * n + 100] for n in range(3)]
-    small = lasting(values(5, 5))
-    found = joined([given[2], small, given[0]])
-    assert len(found.arrays) == 2
-    for k, value in ((0, given[2]), (2, given[0])):
-        which, at = found.parts[k]
-        assert found.arrays[which][at:].ctypes.data == value.ctypes.data
-    assert not np.shares_memory(found.arrays[found.parts[1][0]], small)
-
-
-def test_a_joined_array_ends_with_its_last_value() -> None:
-    whole = region(REGION_BYTES)
-    found = joined([whole[128:192], whole[640:648]])
-    assert [(x.ctypes.data - whole.ctypes.data, x.nbytes) for x in found.arrays] == [(128, 520)]
-    assert found.parts == ((0, 0), (0, 512))
-
-
-def test_no_values_are_no_arrays() -> None:
-    assert joined([]).arrays == ()
-
-
-def test_jax_takes_joined_values_without_a_copy() -> None:
-    whole = region(REGION_BYTES)
-    (array,) = joined([whole[64:LEAST_BYTES], whole[LEAST_BYTES : 2 * LEAST_BYTES]]).arrays
-    assert jax.device_put(array).unsafe_buffer_pointer() == array.ctypes.data
+def test_no_values_are_an_array_of_no_bytes() -> None:
+    array, offsets = joined([])
+    assert (array.nbytes, offsets) == (0, ())
