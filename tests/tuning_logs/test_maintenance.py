@@ -1,7 +1,9 @@
 """Merging, pruning, checking and listing."""
 
 import shutil
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -237,7 +239,11 @@ def test_a_kernel_is_found_by_label_and_by_prefix(database: Database) -> None:
 
 
 def test_a_prefix_of_several_kernels_lists_them(database: Database) -> None:
+    with closing(sqlite3.connect(database.path, isolation_level=None)) as tables:
+        tables.execute("update kernels set key = 'ab' || substr(key, 3)")
     with pytest.raises(NoRecord, match=r"which fits 3: .*divide \[8\].*give more digits"):
+        find_kernel(database, "ab")
+    with pytest.raises(NoRecord, match="expected a recorded kernel, got ''"):
         find_kernel(database, "")
 
 
