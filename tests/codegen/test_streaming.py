@@ -22,7 +22,7 @@ from hlotune.measure.machine.targets import TARGETS, host_target
 from hlotune.schedules.algorithms.replay import replay
 from hlotune.schedules.errors import ScheduleError
 from hlotune.schedules.ir.compute import Axis, Compute, Stage, Store, Tensor
-from hlotune.schedules.ir.expr import Affine, Apply, Load
+from hlotune.schedules.ir.expr import Affine, Apply, Load, Lookup
 from hlotune.schedules.ir.monoids import SUM
 from hlotune.schedules.spaces.cpu_rows.space import RowsSpace, space_of
 from hlotune.schedules.spaces.cpu_rows.streams import AHEAD_BYTES, ROWS_AHEAD
@@ -145,9 +145,23 @@ def cut(rows: int) -> Compute:
     )  # fmt: skip
 
 
-def test_results_pass_the_last_cache_where_it_has_no_room_for_them_beside_the_arguments() -> None:
-    """Of 32 MiB: two arguments and a result of 8 MiB each fit, of 12 do not; of less than 8 MiB
-    what is read fills the cache alone."""
+def looked_up(rows: int) -> Compute:
+    """A row of 16,384, which have 64 MiB, for each of some numbers."""
+    row, column, place = map(Affine.axis, "ijp")
+    numbers = Load("a1", (row,), "i32")
+    stage = Stage("out", (Axis("i", rows), Axis("j", 1024)), (), (Store("y0", (row, column)),),
+                  (Load("a0", (place, column), "f32", lookups=(Lookup("p", numbers, 1 << 14),)),))
+    return Compute(
+        (Tensor("a0", (1 << 14, 1024), "f32", "argument"),
+         Tensor("a1", (rows,), "i32", "argument"),
+         Tensor("y0", (rows, 1024), "f32", "result")),
+        (stage,),
+    )  # fmt: skip
+
+
+def test_results_pass_the_last_cache_where_it_has_no_room_for_them_beside_what_is_read() -> None:
+    """It has 32 MiB: two arguments and a result of 8 MiB each fit, those of 12 MiB do not.  Tensors
+    of 64 MiB count by what is read of them."""
 
     def passes(compute: Compute) -> bool:
         space = zen4(compute)
@@ -155,8 +169,10 @@ def test_results_pass_the_last_cache_where_it_has_no_room_for_them_beside_the_ar
 
     assert not passes(residual_relu(2 << 20))
     assert passes(residual_relu(3 << 20))
-    assert passes(cut(2048))
-    assert not passes(cut(1024))
+    for some in (cut, looked_up):
+        assert not passes(some(2048))
+        assert not passes(some(3072))
+        assert passes(some(4096))
 
 
 def test_first_candidates_stream_what_the_caches_cannot_hold() -> None:

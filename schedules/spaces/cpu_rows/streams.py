@@ -8,7 +8,7 @@ third cache has no room for the results, or none beside what is read for them.
 from collections.abc import Sequence
 
 from hlotune.schedules.dtypes import BYTES
-from hlotune.schedules.ir.compute import Compute, Stage
+from hlotune.schedules.ir.compute import Compute, Stage, Tensor
 from hlotune.schedules.ir.far_requests import streamed
 from hlotune.schedules.patterns.row_limit import operations_of
 from hlotune.schedules.steps.steps import Ahead, NonTemporal, Step
@@ -51,12 +51,22 @@ def may_pass_caches(compute: Compute, stage: Stage, target: CpuTarget) -> bool:
 
 def _stay_in_caches(compute: Compute, stored: int, target: CpuTarget) -> bool:
     """Whether so many bytes of results are in the last cache when a kernel ends, for who reads them
-    next: they are no more than half of it, and either a small part, or there is room beside the
-    arguments."""
-    read = sum(t.bytes for t in compute.tensors if t.role in ("argument", "constant"))
+    next: they are no more than half of it, and either a small part, or there is room beside what is
+    read of the arguments."""
+    given = (t for t in compute.tensors if t.role in ("argument", "constant"))
+    read = sum(_read_bytes(compute, t) for t in given)
     is_small = stored < target.l3_bytes // SMALL_PART
     has_room = read + stored < target.l3_bytes
     return stored <= target.l3_bytes // 2 and (is_small or has_room)
+
+
+def _read_bytes(compute: Compute, tensor: Tensor) -> int:
+    """What stages read of a tensor at most: of one that is cut, or that elements are looked up in,
+    an element for each load of each point."""
+    found = [(s, x) for s in compute.stages for x in s.loads if x.tensor == tensor.name]
+    if any(x.along is not None for _, x in found):
+        return tensor.bytes
+    return min(tensor.elements, sum(s.points for s, _ in found)) * BYTES[tensor.dtype]
 
 
 def passes_caches(compute: Compute, stage: Stage, target: CpuTarget) -> bool:
