@@ -108,7 +108,8 @@ def _is_plain_sum(stage: Stage) -> bool:
 
 
 def _alike(a: Stage, b: Stage) -> bool:
-    return (a.parallel, a.reduce) == (b.parallel, b.reduce) and PIECE not in a.extents
+    new = {PIECE, NEIGHBOUR}
+    return (a.parallel, a.reduce) == (b.parallel, b.reduce) and not new & a.extents.keys()
 
 
 def _pair(compute: Compute, first: Stage, last: Stage, element: Expr) -> AboutAMean | None:
