@@ -73,7 +73,9 @@ def resume(
     with beating() as pulse:
         with TuningDatabase(path, read_only=True) as opened:
             before = interrupted(opened, run)
-        loaded = load_program(program or trusted(before), arg, dim, trips)
+        source = program or trusted(before)
+        # trips of all loops were also said of modules of a folder that have none
+        loaded = load_program(source, arg, dim, trips, may_lack_loops=True)
         from hlotune.cli.progress import watching
         from hlotune.cli.report import print_report
         from hlotune.codegen.runtime.malloc_settings import keep_memory

@@ -10,6 +10,7 @@ import pytest
 
 from hlotune.cli.main import run_command
 from hlotune.cli.outcome import end, going_on, too_short
+from hlotune.hlo.frontends.program import Program
 from hlotune.measure.machine.targets import TARGETS, toolchain
 from hlotune.schedules.errors import NoRecord
 from hlotune.search import resuming
@@ -94,11 +95,34 @@ def test_a_run_that_is_taken_up_again_with_too_little_time_is_to_be_begun_anew(
     before = SimpleNamespace(run=result.run, budget_s=10.0)
     monkeypatch.setattr(resuming, "interrupted", lambda *_: before)
     monkeypatch.setattr(resuming, "resume", lambda *_, **__: replace(result, needed_s=40))
-    monkeypatch.setattr("hlotune.cli.resume.load_program", lambda *_: None)
+    monkeypatch.setattr("hlotune.cli.resume.load_program", lambda *_, **__: None)
     words = ["resume", result.run, "examples/mlp.py:model", "--database", str(result.database)]
     assert run_command(words) == 1
     said = capsys.readouterr().err
     assert "of 10 s; begin anew: tune run with --budget 40s, or --first for first" in said
+
+
+def test_trips_that_were_told_modules_without_loops_are_told_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As the command says that an interrupted run of a module of a folder ends with."""
+    result, module = recorded(tmp_path), tmp_path / "module.mlir"
+    module.write_text(
+        "func.func @main(%x: tensor<8xf32>) -> tensor<8xf32> {\n"
+        "  %y = stablehlo.add %x, %x : tensor<8xf32>\n"
+        "  return %y : tensor<8xf32>\n}\n"
+    )
+    before = SimpleNamespace(run=result.run, budget_s=10.0, source=str(module))
+    taken_up: list[Program] = []
+
+    def go_on(program: Program, *_: object, **__: object) -> TuneResult:
+        taken_up.append(program)
+        return result
+
+    monkeypatch.setattr(resuming, "interrupted", lambda *_: before)
+    monkeypatch.setattr(resuming, "resume", go_on)
+    assert run_command(shlex.split(going_on(result, None, (), (), ["50"]))[1:]) == 0
+    assert [program.trips for program in taken_up] == [{"": (50,)}]
 
 
 def test_a_budget_that_several_programs_divide_is_told_for_all_of_them() -> None:
