@@ -33,7 +33,8 @@ def export(
     """Writes the program, as it is without tuned kernels, in a form that others take.
 
     Where ONNX Runtime is installed, it runs what was written on the example arguments, and on
-    random ones where a call takes less than a second; the results are held against the reference.
+    random ones where a call takes less than a second and no weights lie beside its module; the
+    results are held against the reference.
     """
     from hlotune.deploy.exported import exported
 

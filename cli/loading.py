@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from hlotune.hlo.frontends.program import Program
 
 MOST_DIGITS = 18
-"""Of a size: more are in no number of 64 bits."""
+"""A size has no more: no number of 64 bits has."""
 SHOWN = 100
 """The most characters that an error repeats of what was given."""
 
@@ -102,12 +102,14 @@ def require_open_loop(program: "Program") -> None:
     if ALL_LOOPS not in program.trips:
         return
     loops = [f for f in flows(program.graph, program.trips).values() if f.name.startswith("while")]
-    if any(loop.why == "told" for loop in loops):
+    if any(loop.why == "told" and loop.name not in program.trips for loop in loops):
         return
     known = ", ".join(f"{loop.name} {loop.runs[0]:g} times" for loop in loops[:3])
+    do = "do, or are named" if any(loop.why == "told" for loop in loops) else "do"
+    whose = f"whose loops {do} ({known})" if loops else "which has no loop"
     raise ProgramError(
         "expected a loop that does not say itself how often it runs, for which --trips is, got "
-        f"program {program.name}, {f'whose loops do ({known})' if loops else 'which has no loop'}; "
+        f"program {program.name}, {whose}; "
         f"leave --trips out{', or name a loop in it' if loops else ''}"
     )
 

@@ -37,6 +37,11 @@ def test_kernels_lists_loops_and_branches(program: list[str]) -> None:
     ]
 
 
+def test_trips_of_all_loops_are_refused_where_the_open_ones_are_named(program: list[str]) -> None:
+    said = refused("kernels", *program, "--trips", "50", "--trips", "while1=7")
+    assert "whose loops do, or are named (while0 6 times, while1 7 times); leave --trips" in said
+
+
 def test_kernels_counts_calls_by_what_it_is_told(program: list[str]) -> None:
     told = ["--trips", "20", "--trips", "case0=0.9,0.1", "--json"]
     data = json.loads(tune("kernels", *program, *told).stdout)
