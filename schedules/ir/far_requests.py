@@ -48,12 +48,12 @@ def cache_by_rule(
     """The cache into which vectors that a stage loads of a tensor ask for what lies further on,
     where the schedule does not say it.
 
-    With AVX-512, as was measured there, the second for rows that are turned, whose lines may meet
-    in the same few places of the first, and where no cache holds the tensor, and results
-    pass the caches meanwhile, neighbours are read, or the stage is a reduction by itself: the first
-    has room for few requests that wait as long as memory takes, and loads and stores wait for room
-    too.  Sums of rows that other stages read again lose by it.  What is asked for further ahead
-    than the first cache is large goes to the second everywhere.
+    With wide vectors the second for rows that are turned, whose lines may meet in the same few
+    places of the first, and where no cache holds the tensor, and results pass the caches meanwhile,
+    neighbours are read, or the stage is a reduction by itself: the first has room for few requests
+    that wait as long as memory takes, and loads and stores wait for room too.  Sums of rows that
+    other stages read again lose by it.  What is asked for further ahead than the first cache is
+    large goes to the second everywhere.
 
     Args:
         lanes_along: the axis along which the lanes of vectors lie.

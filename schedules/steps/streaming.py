@@ -23,8 +23,8 @@ class Ahead:
     tensor: str
     bytes: int
     cache: int = 0
-    """The cache that they go to, the first or the second; 0 leaves it to `cache_by_rule`, as steps
-    of before there was this field do."""
+    """The cache that they go to, the first or the second; 0 leaves it to `cache_by_rule`.  Steps
+    that were recorded before there was this field have 0, and go where the rule says today."""
 
     def apply(self, nest: LoopNest) -> LoopNest:
         s = nest.stage(self.stage)

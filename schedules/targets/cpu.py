@@ -80,7 +80,11 @@ class CpuTarget(Target):
     @property
     def has_wide_vectors(self) -> bool:
         """Whether vectors have 64 bytes, as with AVX-512: what was measured with shorter ones holds
-        for all others."""
+        for all others.
+
+        Rules that ask for it may be of caches and lines, not of vectors: they were measured on one
+        processor with AVX-512, a Zen 4, and hold for its relatives as far as these are alike.
+        """
         return self.vector_bytes >= 64
 
     @property

@@ -216,7 +216,7 @@ def _pieces_together(f: Function, rows: list[str], kind: str, piece: int) -> lis
 
 
 def _bytes(kind: str) -> int:
-    """Of an element of a vector's type."""
+    """Bytes of an element of a vector's type."""
     element = kind.rpartition(" ")[2].rstrip(">")
     return WIDTHS.get(element, LEAST_BYTES)
 

@@ -63,10 +63,8 @@ def _of_columns(compute: Compute, found: AboutAMean, target: CpuTarget) -> OnePa
 
 
 def _of_rows(compute: Compute, found: AboutAMean, target: CpuTarget) -> OnePass | None:
-    """Pieces where lanes lie along the reduction, of rows that the first cache does not hold.
-
-    With vectors of 64 bytes, for which this was measured.
-    """
+    """Pieces where lanes lie along the reduction, of rows that the first cache does not hold; with
+    wide vectors alone."""
     if not target.has_wide_vectors or not _has_long_rows(compute, found, target):
         return None
     lanes = lanes_of(compute, found.first, target)
