@@ -13,8 +13,9 @@ from benchmarks.row_kernels import (
 )
 from hlotune.measure.machine.targets import TARGETS, host_target
 from hlotune.schedules.algorithms.replay import replay
-from hlotune.schedules.ir.compute import Compute, Stage, Tensor
-from hlotune.schedules.ir.expr import Apply, Load
+from hlotune.schedules.ir.compute import Axis, Compute, Stage, Store, Tensor
+from hlotune.schedules.ir.expr import Affine, Apply, Load
+from hlotune.schedules.ir.monoids import SUM
 from hlotune.schedules.spaces.cpu_rows.space import space_of as rows_space_of
 from hlotune.schedules.steps.steps import AddUp, Split
 from hlotune.schedules.targets.cpu import CpuTarget
@@ -45,13 +46,48 @@ def test_two_long_rows_that_are_scaled_alike_are_written_out_together() -> None:
         assert rows_of_an_iteration(OF_ROWS[name](64, 64000), target) == 1, "no room"
         assert rows_of_an_iteration(OF_ROWS[name](3, 32000), target) == 1, "one for a thread"
         assert rows_of_an_iteration(OF_ROWS[name](512, 32000), target) == 1, "no cache keeps them"
+        assert rows_of_an_iteration(OF_ROWS[name](5, 32000), target) == 1, "four and one, not three"
+        assert rows_of_an_iteration(OF_ROWS[name](7, 32000), target) == 2, "four and three"
+        many = replace(target, threads=16)
+        assert rows_of_an_iteration(OF_ROWS[name](40, 32000), many) == 1, "four, not three"
     for name in ("softmax", "log_softmax"):
         assert rows_of_an_iteration(OF_ROWS[name](64, 32000), target) == 1, "nothing is shared"
     shorter = replace(TARGETS["x86-64-v3"], threads=2)
     assert rows_of_an_iteration(OF_ROWS["layer_norm"](64, 32000), shorter) == 1
 
 
-@pytest.mark.parametrize("rows", [4, 5])
+def scaled_rows(batches: int, rows: int) -> Compute:
+    """Rows of 32,000 elements of so many batches, times their sum and a number for each column."""
+    b, i, j = map(Affine.axis, "bij")
+    x, total = Load("a0", (b, i, j), "f32"), Load("t", (b, i), "f32")
+    outer = Axis("b", batches), Axis("i", rows)
+    summed = Stage("sum", outer, (Axis("j", 32000),), (Store("t", (b, i)),), (x,), SUM)
+    product = Apply("multiply", (total, Load("a1", (j,), "f32")), "f32")
+    scaled = Apply("multiply", (x, product), "f32")
+    out = Stage("out", (*outer, Axis("j", 32000)), (), (Store("y0", (b, i, j)),), (scaled,))
+    return Compute(
+        (Tensor("a0", (batches, rows, 32000), "f32", "argument"),
+         Tensor("a1", (32000,), "f32", "argument"),
+         Tensor("t", (batches, rows), "f32", "temporary"),
+         Tensor("y0", (batches, rows, 32000), "f32", "result")),
+        (summed, out),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("batches", "rows", "pairs"), [(8, 8, True), (8, 2, False), (4, 10, False), (16, 3, False)]
+)
+def test_rows_of_all_batches_are_counted_where_long_ones_are_taken_together(
+    batches: int, rows: int, pairs: bool
+) -> None:
+    """By 16 threads: 64 rows are two pairs each, 16 one row each; 40 would be four at most in place
+    of three, and 48 of which one in three has no neighbour four too."""
+    space = rows_space_of(scaled_rows(batches, rows), replace(TARGETS["znver4"], threads=16))
+    found = space.values(space.heuristic()[None], "rows", "out")[0]
+    assert found == (2 if pairs else 1)
+
+
+@pytest.mark.parametrize("rows", [4, 7])
 @pytest.mark.parametrize("name", ["layer_norm", "rms_norm"])
 def test_long_rows_together_are_what_they_are_alone_also_the_last_of_an_odd_number(
     name: str, rows: int

@@ -6,7 +6,8 @@ long rows that are scaled by the same numbers, as those of a norm: these come fr
 once for both.
 """
 
-from math import prod
+from collections.abc import Set
+from math import ceil, prod
 
 from hlotune.schedules.dtypes import BYTES
 from hlotune.schedules.ir.compute import Compute, Stage
@@ -57,28 +58,42 @@ def _kept_in_results(compute: Compute, nest: Nest) -> int:
 def shares_long_rows(compute: Compute, stage: Stage, form: Form, target: CpuTarget) -> bool:
     """Whether rows that wait for a sum of theirs, that the first cache does not hold and that are
     stored through the caches, read others that are the same for all of them; and three quarters of
-    the second cache have room for two rows with these.
-
-    With vectors of 64 bytes, for which this was measured.
+    the second cache have room for two rows with these; with wide vectors alone.
     """
     waits = any(compute.tensor(x.tensor).role == "temporary" for x in stage.loads)
-    if not (target.has_wide_vectors and form.row and waits) or stage.extents[form.row] < (
-        LONG_ROWS_TOGETHER * target.threads
-    ):
+    if not (target.has_wide_vectors and form.row and waits):
         return False
-    if passes_caches(compute, stage, target):
+    rows = _row_axes(compute, stage, form)
+    if not _even_in_pairs(stage, form, rows, target) or passes_caches(compute, stage, target):
         return False
-    own, same = _bytes_along(compute, stage, form)
+    own, same = _bytes_along(compute, stage, form, rows)
     room = 3 * target.l2_bytes // 4
     return same > 0 and own > target.l1_bytes and LONG_ROWS_TOGETHER * own + same <= room
 
 
-def _bytes_along(compute: Compute, stage: Stage, form: Form) -> tuple[int, int]:
+def _row_axes(compute: Compute, stage: Stage, form: Form) -> set[str]:
+    """The axes whose points are rows: all that a stage waits for is told apart along them."""
+    waited = [{*x.axes} for x in stage.loads if compute.tensor(x.tensor).role == "temporary"]
+    shared = set.intersection(*waited) & {a.name for a in stage.parallel}
+    return (shared - {form.vector}) | {form.row}
+
+
+def _even_in_pairs(stage: Stage, form: Form, rows: Set[str], target: CpuTarget) -> bool:
+    """Whether each thread has two rows, and the busiest no more of them where they are pairs."""
+    others = prod(n for a, n in stage.extents.items() if a in rows and a != form.row)
+    extent = stage.extents[form.row]
+    alone = ceil(others * extent / target.threads)
+    pairs = ceil(others * ceil(extent / LONG_ROWS_TOGETHER) / target.threads)
+    busiest = min(others * extent, LONG_ROWS_TOGETHER * pairs)
+    return others * extent >= LONG_ROWS_TOGETHER * target.threads and busiest <= alone
+
+
+def _bytes_along(compute: Compute, stage: Stage, form: Form, rows: Set[str]) -> tuple[int, int]:
     """Bytes that a stage reads and stores along its vectors for a row, and what it reads alike for
     all rows."""
     found = {x.tensor: {a for e in x.index for a, _ in e.terms} for x in stage.loads}
     found |= {x.tensor: {a for e in x.index for a, _ in e.terms} for x in stage.stores}
-    points = prod(n for a, n in stage.extents.items() if a != form.row)
+    points = prod(n for a, n in stage.extents.items() if a not in rows)
     own = same = 0
     for name, axes in found.items():
         size = min(points, compute.tensor(name).elements) * BYTES[compute.tensor(name).dtype]
