@@ -49,12 +49,13 @@ def asks_for_next_tile(compute: Compute, stage: Stage, form: Form, target: CpuTa
 
     Rows of a tile lie on pages of their own then, so that processors see no streams, and wait for
     each line; where their distance is a power of two, the first cache has room for few of them.
-    Measured with vectors of 64 bytes, each of which is a line.
+    With wide vectors alone, each of which is a line.
     """
     if not (is_transposed(compute, stage, form) and stores_along_rows(stage, form)):
         return False
-    apart = min(_bytes_apart(compute, stage, form.row), default=0)
-    return target.has_wide_vectors and apart >= FAR_ROWS and not is_near(compute, stage, target)
+    apart = _turned_bytes_apart(compute, stage, form)
+    is_far = min(apart, default=0) >= FAR_ROWS
+    return target.has_wide_vectors and is_far and not is_near(compute, stage, target)
 
 
 def rows_turned(compute: Compute, stage: Stage, form: Form, lanes: int, target: CpuTarget) -> int:
@@ -92,7 +93,17 @@ def _power_of_two(distances: Sequence[int]) -> int:
     return max((n & -n for n in distances if n), default=1)
 
 
+def _turned_bytes_apart(compute: Compute, stage: Stage, form: Form) -> list[int]:
+    """How far apart rows are read, by loads that lie apart along these and together along lanes."""
+    tensors = ((x, compute.tensor(x.tensor)) for x in stage.walked_loads)
+    steps = (
+        [abs(stride(x.index, t.strides, a)) for a in (form.row, form.vector)] + [BYTES[t.dtype]]
+        for x, t in tensors
+    )
+    return [apart * size for apart, along, size in steps if apart > 1 and along == 1]
+
+
 def _bytes_apart(compute: Compute, stage: Stage, axis: str) -> list[int]:
-    """How far apart neighbours along an axis are read, in each tensor that has them."""
+    """How far apart neighbours along an axis are read, by each load."""
     tensors = ((x, compute.tensor(x.tensor)) for x in stage.walked_loads)
     return [abs(stride(x.index, t.strides, axis)) * BYTES[t.dtype] for x, t in tensors]
