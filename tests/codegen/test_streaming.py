@@ -15,6 +15,7 @@ from benchmarks.row_kernels import (
     over_all,
     residual_relu,
     softmax,
+    transpose,
 )
 from hlotune.codegen.llvm.emit import emit
 from hlotune.hlo.graph import numpy_dtype
@@ -25,13 +26,14 @@ from hlotune.schedules.ir.compute import Axis, Compute, Stage, Store, Tensor
 from hlotune.schedules.ir.expr import Affine, Apply, Load, Lookup
 from hlotune.schedules.ir.monoids import SUM
 from hlotune.schedules.spaces.cpu_rows.space import RowsSpace, space_of
-from hlotune.schedules.spaces.cpu_rows.streams import AHEAD_BYTES, ROWS_AHEAD
+from hlotune.schedules.spaces.cpu_rows.streams import AHEAD_BYTES, ROWS_AHEAD, SHORT_AHEAD
 from hlotune.schedules.steps.schedule import Schedule
 from hlotune.schedules.steps.steps import Ahead, NonTemporal, Step
 from hlotune.schedules.targets.cpu import CpuTarget
 from tests.support.reductions import called
 
 ZEN4 = TARGETS["znver4"]
+FAR = tuple(n for n in AHEAD_BYTES if n > SHORT_AHEAD)
 
 
 def first(compute: Compute, *more: Step) -> tuple[Step, ...]:
@@ -148,9 +150,10 @@ def cut(rows: int) -> Compute:
 def looked_up(rows: int) -> Compute:
     """A row of 16,384, which have 64 MiB, for each of some numbers."""
     row, column, place = map(Affine.axis, "ijp")
-    numbers = Load("a1", (row,), "i32")
-    stage = Stage("out", (Axis("i", rows), Axis("j", 1024)), (), (Store("y0", (row, column)),),
-                  (Load("a0", (place, column), "f32", lookups=(Lookup("p", numbers, 1 << 14),)),))
+    found = Lookup("p", Load("a1", (row,), "i32"), (1 << 14) - 1)
+    element = Load("a0", (place, column), "f32", lookups=(found,))
+    axes = Axis("i", rows), Axis("j", 1024)
+    stage = Stage("out", axes, (), (Store("y0", (row, column)),), (element,))
     return Compute(
         (Tensor("a0", (1 << 14, 1024), "f32", "argument"),
          Tensor("a1", (rows,), "i32", "argument"),
@@ -255,12 +258,37 @@ def test_requests_go_to_the_second_cache_where_memory_is_waited_for_and_stored_p
     assert localities(softmax(8192, 768), TARGETS["x86-64-v3"]) == {"3"}
 
 
+def knob(space: RowsSpace, stage: str) -> tuple[int, ...]:
+    """What a stage may ask for ahead."""
+    return space.knobs.knobs[space.columns["ahead", stage] - 1].values
+
+
+def test_stages_may_ask_for_what_makes_sense_for_them() -> None:
+    """A line where vectors are turned; far where rows are long, or what is reduced over."""
+    short, far = tuple(n for n in AHEAD_BYTES if n not in (64, *FAR)), set(FAR)
+    assert knob(zen4(softmax(8192, 768)), "e") == short
+    flat = residual_relu(1 << 23)
+    assert knob(zen4(flat), flat.stages[-1].name) == short
+    assert knob(zen4(softmax(64, 32000)), "e") == (*short, *FAR)
+    assert far < set(knob(zen4(OF_ROWS["over_rows"](8192, 768)), "all"))
+    assert not far & set(knob(zen4(OF_ROWS["over_columns"](8192, 768)), "all"))
+    assert set(knob(zen4(transpose(1024, 1024)), "out")) == {64, *short}
+
+
+def test_rows_longer_than_any_distance_ask_for_the_largest() -> None:
+    """With a second cache of 2 MiB, which has room for four such rows."""
+    target = replace(ZEN4, threads=2, l2_bytes=2 << 20)
+    assert asking(softmax(48, 62000), target) == {"e": 1 << 18}
+    assert asking(softmax(48, 75008), target) == {"e": 1 << 18}
+
+
 def test_requests_further_ahead_than_the_first_cache_is_large_go_to_the_second() -> None:
     assert localities(softmax(64, 32000), ZEN4) == {"2"}
     space = zen4(softmax(64, 32000))
     config = space.heuristic()
+    values = knob(space, "e")
     for size, cache in ((1 << 15, "3"), (1 << 16, "2")):
-        config[space.columns["ahead", "e"]] = AHEAD_BYTES.index(size)
+        config[space.columns["ahead", "e"]] = values.index(size)
         made = emit(replay(space.compute, space.schedule(config), ZEN4)).text
         asked = {x.split("i32 ")[2][0] for x in made.splitlines() if "call void @llvm.pref" in x}
         assert asked == {cache}

@@ -32,6 +32,7 @@ from hlotune.schedules.spaces.cpu_rows.streams import (
     ROWS_AHEAD,
     at_least,
     bytes_ahead,
+    bytes_of_row,
     is_large,
     passes_caches,
     reads_memory,
@@ -111,11 +112,10 @@ def _put_streams(space: RowsKnobs, config: NDArray[np.int32], nest: Nest, stage:
         if shares_loads(stage, space.forms[stage.name][0]):
             asked = TAPS_AHEAD if is_large(space.compute, stage, space.target) else 0
         elif nest.members:
-            own = stage.points // max(1, nest.row_points)
-            widest = max(BYTES[space.compute.tensor(x).dtype] for x in touched(stage))
+            size = bytes_of_row(space.compute, nest, stage)
             again = any(s.reduce for s in nest.members)  # what is summed of a row is read again
             past = again and passes_caches(space.compute, nest.anchor, space.target)
-            asked = bytes_ahead(space.compute, stage, space.target, own * widest, past=past)
+            asked = bytes_ahead(space.compute, stage, space.target, size, past=past)
         elif reads_neighbours(space.compute, stage, space.target):
             asked = NEIGHBOURS_AHEAD
         elif _reads_pieces_of_rows(space, config, stage):
@@ -134,8 +134,7 @@ def _put_streams(space: RowsKnobs, config: NDArray[np.int32], nest: Nest, stage:
 def _reads_pieces_of_rows(space: RowsKnobs, config: NDArray[np.int32], stage: Stage) -> bool:
     """Whether a sum of columns reads rows that no cache holds piece by piece, as many vectors of
     some rows as a register tile has: no piece is as long as what the hardware sees a stream in.
-
-    With vectors of 64 bytes, for which requests for the next rows were measured.
+    With wide vectors alone.
     """
     form = space.forms[stage.name][0]
     far = space.target.has_wide_vectors and is_large(space.compute, stage, space.target)

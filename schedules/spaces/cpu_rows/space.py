@@ -29,7 +29,12 @@ from hlotune.schedules.spaces.cpu_rows.partitions import Partition, held_bytes, 
 from hlotune.schedules.spaces.cpu_rows.populations import features_of_rows, nodes_of_rows
 from hlotune.schedules.spaces.cpu_rows.sketch import Loops, Written, steps_of
 from hlotune.schedules.spaces.cpu_rows.stages import groups
-from hlotune.schedules.spaces.cpu_rows.streams import AHEAD_BYTES, may_pass_caches, stream_steps
+from hlotune.schedules.spaces.cpu_rows.streams import (
+    bytes_of_row,
+    distances_ahead,
+    may_pass_caches,
+    stream_steps,
+)
 from hlotune.schedules.spaces.knobs import Knob, Knobs, trips
 from hlotune.schedules.spaces.space import Configs, Pattern, within
 from hlotune.schedules.steps.limit_formulas import CALL_BYTES, TASK_BYTES
@@ -79,9 +84,13 @@ class RowsSpace:
     pattern: ClassVar[Pattern] = "rows"
 
     @cached_property
+    def _partitions(self) -> tuple[Partition, ...]:
+        return partitions(self.compute, self.target)
+
+    @cached_property
     def sketches(self) -> tuple[Partition, ...]:
         """The partitions whose first candidates have code, and the one with every stage alone."""
-        *shared, alone = partitions(self.compute, self.target)
+        *shared, alone = self._partitions
         own = [Nest(self.compute.stage(self.apart))] if self.apart else []
         found = (*(p for p in shared if self._applies(p)), alone)
         return tuple(p for p in found if all(nest in p for nest in own))
@@ -156,10 +165,15 @@ class RowsSpace:
                 knobs.append(Knob("tiles", f"{s.name} {a.name}", tiles))
                 knobs.append(Knob("blocks", f"{s.name} {a.name}", blocks))
             if streamed(self.compute, s):
-                knobs.append(Knob("ahead", s.name, AHEAD_BYTES))
+                knobs.append(Knob("ahead", s.name, self._distances_ahead(s)))
             if not is_one_of_many and may_pass_caches(self.compute, s, self.target):
                 knobs.append(Knob("past", s.name, (0, 1)))
         return Knobs(tuple(knobs), {})
+
+    def _distances_ahead(self, stage: Stage) -> tuple[int, ...]:
+        nests = [n for p in self._partitions for n in p if any(s is stage for s in n.stages)]
+        sizes = {bytes_of_row(self.compute, nest, stage) for nest in nests}
+        return distances_ahead(self.compute, stage, self.forms[stage.name][0], sizes)
 
     @cached_property
     def columns(self) -> dict[tuple[str, str], int]:

@@ -5,12 +5,14 @@ to call, and with AVX-512 wherever results pass the caches; stores past the cach
 third cache has no room for the results, or none beside what is read for them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from hlotune.schedules.dtypes import BYTES
 from hlotune.schedules.ir.compute import Compute, Stage, Tensor
 from hlotune.schedules.ir.far_requests import streamed
 from hlotune.schedules.patterns.row_limit import operations_of
+from hlotune.schedules.patterns.rows import Nest
+from hlotune.schedules.spaces.cpu_rows.forms import Form, is_transposed, touched
 from hlotune.schedules.steps.steps import Ahead, NonTemporal, Step
 from hlotune.schedules.targets.cpu import LINE_BYTES, CpuTarget
 
@@ -76,14 +78,35 @@ def passes_caches(compute: Compute, stage: Stage, target: CpuTarget) -> bool:
     return may and not (stage.scans and size >= NEW_MEMORY)
 
 
+def distances_ahead(
+    compute: Compute, stage: Stage, form: Form, rows: Iterable[int]
+) -> tuple[int, ...]:
+    """What the knob of a stage may ask for ahead, which has this form first, and rows of so many
+    bytes: a single line where it turns what it loads, and more than a short distance where rows are
+    longer than that, or are what it reduces over."""
+    turned = stage.combine is None and is_transposed(compute, stage, form)
+    over_rows = bool(stage.reduce) and not stage.scans and not form.reduces
+    far = over_rows or any(size > SHORT_AHEAD for size in rows)
+    return tuple(
+        n for n in AHEAD_BYTES if (turned or n != LINE_BYTES) and (far or n <= SHORT_AHEAD)
+    )
+
+
+def bytes_of_row(compute: Compute, nest: Nest, stage: Stage) -> int:
+    """Bytes of the widest tensor of a stage that belong to a row of the nest around it."""
+    widest = max(BYTES[compute.tensor(name).dtype] for name in touched(stage))
+    return stage.points // max(1, nest.row_points) * widest
+
+
 def bytes_ahead(
     compute: Compute, stage: Stage, target: CpuTarget, row_bytes: int, *, past: bool
 ) -> int:
     """What the first candidate asks for ahead: two rows at least, where it asks at all.
 
     With vectors of 64 bytes all stages ask of rows whose results pass the caches, also those that
-    compute little.  Of rows that the first cache has no room for, and the last one has, a stage
-    asks for the whole next one where the second has room; others that store such rows do not ask.
+    compute little.  Where the first cache has no room for a row, and the last one has, a stage asks
+    for the whole next one if the second has room for that, or for as much of it as a knob can say;
+    others that store such rows do not ask.
     """
     least, large = min(2 * row_bytes, SHORT_AHEAD), is_large(compute, stage, target)
     near = is_near(compute, stage, target)
@@ -93,7 +116,7 @@ def bytes_ahead(
         return 0
     if target.has_wide_vectors and row_bytes > target.l1_bytes:
         if not large and NEXT_ROWS * row_bytes <= target.l2_bytes:
-            return at_least(row_bytes)
+            return at_least(row_bytes) or AHEAD_BYTES[-1]
         return at_least(least) if stage.reduce else 0
     return at_least(least)
 
