@@ -6,7 +6,7 @@ from typing import Any
 from hlotune.hlo.mlir.rewrite import dependences
 
 _Levels = dict[Any, int]
-"""Of the operations of a block: odd numbers are those of runs, even ones of what comes between."""
+"""The number of each operation of a block: odd in runs, even for what comes between two."""
 _RESHAPE = "stablehlo.reshape"
 
 
